@@ -1,0 +1,1 @@
+//! diagnosis: to be written.

@@ -1,0 +1,140 @@
+//! The system layer: what the driver sits on.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+
+use super::Reading;
+use crate::version::Version;
+
+/// Kernel, distribution, firmware security, libc, users, and in what kind of world this runs.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct SystemFacts {
+    /// `uname -r`.
+    pub kernel_release: Reading<String>,
+    /// `/proc/version`, raw (its builder is redacted).
+    pub kernel_version: Reading<String>,
+    /// `x86_64`, `aarch64`.
+    pub arch: Reading<String>,
+    /// `/etc/os-release`.
+    pub os: Reading<OsRelease>,
+    /// The kernel parameters that bear on GPUs, from `/proc/cmdline`; others are not recorded.
+    pub cmdline: Reading<Vec<String>>,
+    /// Whether Secure Boot is on. Absent: no EFI, so it does not apply.
+    pub secure_boot: Reading<bool>,
+    /// Whether shim was told not to verify modules (`MokSBStateRT`).
+    pub shim_validation_disabled: Reading<bool>,
+    /// Whether shim handed a list of machine owner keys to the kernel (`MokListRT`).
+    pub mok_list: Reading<bool>,
+    /// Keys in the kernel's `.machine` keyring (where enrolled owner keys land); absent where there is no such ring.
+    pub machine_keys: Reading<u32>,
+    /// Active lockdown mode: `none`, `integrity`, `confidentiality`.
+    pub lockdown: Reading<String>,
+    /// Whether the kernel insists on module signatures (`sig_enforce`).
+    pub sig_enforce: Reading<bool>,
+    /// The C library.
+    pub libc: Reading<Libc>,
+    /// The hypervisor or cloud that DMI names; absent on bare metal.
+    pub virtualisation: Reading<String>,
+    /// The WSL kernel's release; absent where this is no WSL.
+    pub wsl: Reading<String>,
+    /// The Jetson's L4T release (`36.4.3`) or board; absent where this is no Tegra system.
+    pub tegra: Reading<Tegra>,
+    /// The container this runs in; absent on a host.
+    pub container: Reading<Container>,
+    /// The user who asked.
+    pub user: Reading<User>,
+    /// Names of groups by id, for the groups of the device nodes and of the user.
+    pub group_names: Reading<BTreeMap<u32, String>>,
+    /// Installed packages whose name speaks of NVIDIA or CUDA, with versions: dpkg, pacman.
+    pub packages: Reading<Vec<Package>>,
+}
+
+/// Fields of `/etc/os-release`.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct OsRelease {
+    /// `ubuntu`, `debian`, `rhel`, `arch`.
+    pub id: String,
+    /// Families: `rhel fedora`.
+    pub id_like: Vec<String>,
+    /// `24.04`; empty on rolling releases.
+    pub version_id: String,
+    /// `Ubuntu 24.04.3 LTS`.
+    pub pretty_name: String,
+    /// `silverblue`, `container`; empty where not given.
+    pub variant_id: String,
+}
+
+/// The C library.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Libc {
+    /// `glibc` or `musl`.
+    pub kind: String,
+    /// Its version, where known.
+    #[serde(default)]
+    pub version: Option<Version>,
+}
+
+/// A Tegra system (Jetson).
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Tegra {
+    /// `35.4.1`; absent where `/etc/nv_tegra_release` is missing.
+    pub l4t: Option<Version>,
+    /// The board, from the device tree.
+    pub model: String,
+    /// The chip, from the device tree: `tegra234`.
+    pub chip: String,
+}
+
+/// The container that gpudoctor runs in.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Container {
+    /// `docker`, `podman`, `kubernetes`, `apptainer`, `lxc`, `container`.
+    pub kind: String,
+    /// What says so: `/.dockerenv`, `overlay root`, `KUBERNETES_SERVICE_HOST`.
+    pub evidence: Vec<String>,
+    /// Driver files and device nodes that were mounted in, from mountinfo: target paths.
+    pub injected: Vec<String>,
+}
+
+/// The user who asked.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct User {
+    /// Effective user id.
+    pub uid: u32,
+    /// Effective group id.
+    pub gid: u32,
+    /// Supplementary groups.
+    pub groups: Vec<u32>,
+}
+
+impl User {
+    /// Whether mode bits let this user open a node for reading and writing. Root always may.
+    pub fn may_read_write(&self, mode: u32, uid: u32, gid: u32) -> bool {
+        let bits = if self.uid == 0 {
+            return true;
+        } else if self.uid == uid {
+            mode >> 6
+        } else if self.gid == gid || self.groups.contains(&gid) {
+            mode >> 3
+        } else {
+            mode
+        };
+        bits & 0o6 == 0o6
+    }
+}
+
+/// An installed package of the distribution.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Package {
+    /// Its name.
+    pub name: String,
+    /// Its version as the package manager writes it.
+    pub version: String,
+}

@@ -1,0 +1,164 @@
+//! What vendor libraries and `open()` answered, call by call, with raw return codes. Asked in a child process.
+
+use serde::{Deserialize, Serialize};
+
+use super::Reading;
+
+/// The answers. Under `--static` and `--root` all unreadable, with that reason.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct VendorFacts {
+    /// The libcuda that the consumer's loader takes. Absent: there is none.
+    pub libcuda: Reading<LibraryAnswers>,
+    /// The libnvidia-ml that the consumer's loader takes.
+    pub libnvidia_ml: Reading<LibraryAnswers>,
+    /// Each libcudart that the consumer reaches, in the order of the runtime facts.
+    pub cudart: Reading<Vec<LibraryAnswers>>,
+    /// `open(path, O_RDWR)` of the device nodes.
+    pub opens: Reading<Vec<OpenAnswer>>,
+    /// Whether the child ran with /dev read-only in a mount namespace of its own, without `CAP_MKNOD` and
+    /// `CAP_SYS_MODULE`: what it is refused may confirm a fault, never accuse.
+    pub confined: Reading<Confinement>,
+}
+
+/// How the child that asks was confined.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Confinement {
+    /// `no_new_privs`: setuid helpers such as nvidia-modprobe do not work from it.
+    pub no_new_privs: bool,
+    /// /dev was read-only.
+    pub read_only_dev: bool,
+    /// `CAP_MKNOD` and `CAP_SYS_MODULE` were given up.
+    pub dropped_capabilities: bool,
+}
+
+/// What one library answered.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct LibraryAnswers {
+    /// The file that was loaded.
+    pub path: String,
+    /// The calls in the order in which they were made, `dlopen` first.
+    pub calls: Vec<Call>,
+    /// How the child ended.
+    pub end: ChildEnd,
+    /// GPUs that it named.
+    pub devices: Vec<DeviceAnswer>,
+}
+
+impl LibraryAnswers {
+    /// The call of this name, where it was made.
+    pub fn call(&self, name: &str) -> Option<&Call> {
+        self.calls.iter().find(|c| c.name == name)
+    }
+
+    /// The return code of a call that came back.
+    pub fn code(&self, name: &str) -> Option<i64> {
+        self.call(name).and_then(|c| c.code)
+    }
+
+    /// The number that a call answered, where it succeeded.
+    pub fn number(&self, name: &str) -> Option<i64> {
+        self.call(name).filter(|c| c.code == Some(0)).and_then(|c| c.number)
+    }
+
+    /// The text that a call answered, where it succeeded.
+    pub fn text(&self, name: &str) -> Option<&str> {
+        self.call(name).filter(|c| c.code == Some(0)).and_then(|c| c.text.as_deref())
+    }
+}
+
+/// One call.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Call {
+    /// `dlopen`, `cuInit`, `nvmlInit_v2` ...
+    pub name: String,
+    /// The raw return code; `None` where the call did not come back or the symbol is missing.
+    pub code: Option<i64>,
+    /// The number it answered.
+    pub number: Option<i64>,
+    /// The text it answered, or the loader's message where `dlopen` or the symbol failed.
+    pub text: Option<String>,
+    /// What it printed on stdout or stderr, at most 4 KiB.
+    pub printed: Option<String>,
+    /// How long it took, in whole milliseconds; only kept from one second on, since a shorter time says nothing and
+    /// would make two snapshots of one host differ.
+    pub slow_ms: Option<u64>,
+}
+
+/// How the child ended.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum ChildEnd {
+    /// It said all it had to say.
+    Finished,
+    /// It had to be killed; the call that did not come back, and the deadline in milliseconds.
+    TimedOut {
+        /// The call.
+        call: String,
+        /// After how long.
+        after_ms: u64,
+    },
+    /// A signal ended it.
+    Signal {
+        /// The call that was being made.
+        call: String,
+        /// The signal's number.
+        signal: i32,
+    },
+    /// The library ended the process.
+    Exited {
+        /// The call that was being made.
+        call: String,
+        /// The exit code.
+        code: i32,
+    },
+    /// What came back was not the protocol.
+    Garbled {
+        /// The call that was being made.
+        call: String,
+    },
+    /// The child could not be started.
+    NotStarted {
+        /// Why.
+        reason: String,
+    },
+    /// It was not loaded, for the reason: as root, a library that others could have written.
+    NotTrusted {
+        /// Why.
+        reason: String,
+    },
+    /// Not recorded.
+    #[default]
+    Unknown,
+}
+
+/// A GPU as a library names it.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct DeviceAnswer {
+    /// Its index in that library's order.
+    pub index: u32,
+    /// Return code of the call for its handle: NVML 15 = GPU is lost.
+    pub code: i64,
+    /// Its name.
+    pub name: Option<String>,
+    /// Compute capability.
+    pub capability: Option<(u32, u32)>,
+    /// PCI address.
+    pub address: Option<String>,
+    /// `GPU-...`; redacted in reports.
+    pub uuid: Option<String>,
+}
+
+/// What `open(path, O_RDWR)` answered.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct OpenAnswer {
+    /// The node.
+    pub path: String,
+    /// `ok`, or the name of the errno: `EPERM`.
+    pub result: String,
+}

@@ -1,0 +1,2 @@
+//! gpudoctor
+fn main() {}

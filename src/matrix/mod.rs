@@ -1,0 +1,4 @@
+//! Matrix
+
+/// The compatibility knowledge.
+pub struct Matrix;

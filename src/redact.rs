@@ -1,0 +1,1 @@
+//! redact: to be written.

@@ -1,0 +1,153 @@
+//! The rules: pure functions of facts and matrix, one file a layer, one page an id.
+//!
+//! To add one: an entry in `rules/LAYER.rs`, `pages/ID.md`, a sick host and its healthy twin in `fixtures/hosts/`.
+
+mod application;
+mod container;
+mod driver;
+mod expected;
+mod hardware;
+mod runtime;
+mod system;
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+pub use expected::{Expectation, gpu_expected};
+
+use crate::facts::{Facts, Layer, Reading};
+use crate::finding::{Finding, Severity};
+use crate::matrix::Matrix;
+
+/// What a rule answers.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Outcome {
+    /// It is so.
+    Found(Vec<Finding>),
+    /// It is not so, and what was needed to say that could be read.
+    Clean,
+    /// It cannot be told: what was missing, each with its reason.
+    Unknown {
+        /// `loaded kernel module: /proc/modules: permission denied`.
+        missing: Vec<String>,
+    },
+}
+
+impl Outcome {
+    /// Found where there is something, else clean.
+    pub fn found(findings: impl IntoIterator<Item = Finding>) -> Self {
+        let findings: Vec<_> = findings.into_iter().collect();
+        if findings.is_empty() { Self::Clean } else { Self::Found(findings) }
+    }
+
+    /// Cannot be told, for one reason.
+    pub fn unknown(missing: impl Into<String>) -> Self {
+        Self::Unknown { missing: vec![missing.into()] }
+    }
+}
+
+/// What a rule may look at.
+pub struct Ctx<'a> {
+    /// The snapshot.
+    pub facts: &'a Facts,
+    /// The knowledge.
+    pub matrix: &'a Matrix,
+    /// `--expect-gpu`.
+    pub expect_gpu: bool,
+}
+
+impl Ctx<'_> {
+    /// An environment variable's value, where it is set.
+    pub fn env(&self, name: &str) -> Option<&str> {
+        self.facts.environment.value().and_then(|env| env.get(name)).map(String::as_str)
+    }
+
+    /// Whether this runs in a container.
+    pub fn in_container(&self) -> bool {
+        self.facts.system.container.is_present()
+    }
+
+    /// Whether this is WSL, where the driver is Windows's.
+    pub fn in_wsl(&self) -> bool {
+        self.facts.system.wsl.is_present()
+    }
+
+    /// Whether this is a Tegra system, where the GPU is no PCI device and `nvidia.ko` may drive the display only.
+    pub fn on_tegra(&self) -> bool {
+        self.facts.system.tegra.is_present()
+    }
+
+    /// Whether the discrete-GPU driver rules of a plain Linux system apply.
+    pub fn plain_linux(&self) -> bool {
+        !self.in_wsl() && !self.on_tegra()
+    }
+}
+
+/// How much the verdict depends on a rule.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Need {
+    /// If it cannot be told, the layer's state cannot be told.
+    Verdict,
+    /// It sharpens the picture: if it cannot be told, the report says so and the layer keeps its state.
+    Detail,
+}
+
+/// One entry of the table.
+pub struct Rule {
+    /// Kebab-case, about the fault, never reused.
+    pub id: &'static str,
+    /// The layer at fault (a finding may differ where the same fault has another owner, as in a container).
+    pub layer: Layer,
+    /// The worst severity that it gives.
+    pub severity: Severity,
+    /// What happens if it cannot be told.
+    pub need: Need,
+    /// Ids of findings that explain this one, likeliest first.
+    pub follows_from: &'static [&'static str],
+    /// Its page: what it means, how it is detected, causes, fixes, sources.
+    pub page: &'static str,
+    /// The rule.
+    pub check: fn(&Ctx<'_>) -> Outcome,
+}
+
+/// All rules in walking order of their layers, sorted by id within each.
+pub fn all() -> impl Iterator<Item = &'static Rule> {
+    [hardware::RULES, system::RULES, driver::RULES, container::RULES, runtime::RULES, application::RULES].into_iter().flatten()
+}
+
+/// The rule of an id.
+pub fn by_id(id: &str) -> Option<&'static Rule> {
+    all().find(|rule| rule.id == id)
+}
+
+/// Runs every rule. A rule that panics is a bug and answers unknown.
+pub fn run(ctx: &Ctx<'_>) -> Vec<(&'static Rule, Outcome)> {
+    all()
+        .map(|rule| {
+            let outcome = catch_unwind(AssertUnwindSafe(|| (rule.check)(ctx)))
+                .unwrap_or_else(|_| Outcome::unknown(format!("the rule `{}` failed: a bug in gpudoctor", rule.id)));
+            (rule, outcome)
+        })
+        .collect()
+}
+
+/// Unwraps a reading inside a rule: absent is clean, unreadable is unknown.
+macro_rules! known {
+    ($reading:expr, $what:literal) => {
+        match &$reading {
+            $crate::facts::Reading::Present { value, .. } => value,
+            $crate::facts::Reading::Absent { .. } => return $crate::rules::Outcome::Clean,
+            $crate::facts::Reading::Unreadable { reason } => {
+                return $crate::rules::Outcome::unknown(format!(concat!($what, ": {}"), reason));
+            }
+        }
+    };
+}
+use known;
+
+/// Why a reading is missing, for [`Outcome::Unknown`]; `None` where it is present or absent.
+fn missing<T>(what: &str, reading: &Reading<T>) -> Option<String> {
+    match reading {
+        Reading::Unreadable { reason } => Some(format!("{what}: {reason}")),
+        _ => None,
+    }
+}

@@ -1,0 +1,1 @@
+//! sysroot: to be written.
