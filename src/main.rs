@@ -1,2 +1,28 @@
-//! gpudoctor
-fn main() {}
+//! The `gpudoctor` program: parse, dispatch, and the one place for exit codes.
+
+use std::process::ExitCode;
+
+use clap::Parser as _;
+use gpudoctor::{cli, commands, probe};
+
+fn main() -> ExitCode {
+    // A child that asks a vendor library is this program once more.
+    if let Some(code) = probe::vendor::child_main(std::env::args_os()) {
+        return ExitCode::from(u8::try_from(code).unwrap_or(2));
+    }
+    let cli = match cli::Cli::try_parse() {
+        Ok(cli) => cli,
+        Err(e) => {
+            let _ = e.print();
+            return ExitCode::from(if e.use_stderr() { 2 } else { 0 });
+        }
+    };
+    commands::log::start();
+    match commands::run(cli) {
+        Ok(code) => ExitCode::from(code),
+        Err(e) => {
+            commands::complain(&e);
+            ExitCode::from(2)
+        }
+    }
+}

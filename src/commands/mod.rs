@@ -1,1 +1,125 @@
-//! commands
+//! The commands: from a parsed command line to bytes on standard output and an exit code.
+//!
+//! This is where the caller's world is read - environment, working folder, terminal, clock - and handed on as data.
+
+#![expect(clippy::disallowed_methods, reason = "commands read the caller's environment and write what they were asked to write")]
+
+mod check;
+mod explain;
+pub mod log;
+mod snapshot;
+mod terminal;
+
+use std::collections::BTreeMap;
+use std::io::{self, Write as _};
+use std::time::Duration;
+
+use crate::cli::{Cli, Command, LookArgs};
+use crate::error::Error;
+use crate::facts::{Facts, User};
+use crate::probe::vendor::Launcher;
+use crate::probe::{self, Request};
+use crate::sysroot::{Sysroot, path_text, waiting_for};
+
+/// Runs a command; the exit code.
+///
+/// # Errors
+/// Where the call was wrong, or an input cannot be read: exit code 2.
+pub fn run(cli: Cli) -> Result<u8, Error> {
+    match cli.command {
+        None => check::run(&cli.check),
+        Some(Command::Check(args)) => check::run(&args),
+        Some(Command::Snapshot(args)) => snapshot::run(&args),
+        Some(Command::Explain(args)) => explain::run(&args),
+    }
+}
+
+/// Writes to standard output. A reader that went away is no error: the exit code says what was found all the same.
+fn print(text: &str) -> Result<(), Error> {
+    let mut stdout = io::stdout().lock();
+    match stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush()) {
+        Err(e) if e.kind() == io::ErrorKind::BrokenPipe => Ok(()),
+        other => other.map_err(Error::Output),
+    }
+}
+
+/// Says what the call did wrong: one line on standard error.
+pub fn complain(error: &Error) {
+    terminal::say(&error.to_string());
+}
+
+/// Takes a snapshot as the options say.
+fn look(args: &LookArgs) -> Result<Facts, Error> {
+    let live = args.root.is_none();
+    let sysroot = match &args.root {
+        Some(dir) => Sysroot::at(dir)?,
+        None => Sysroot::live(),
+    };
+    let environment: Option<BTreeMap<String, String>> = live.then(|| std::env::vars_os().filter_map(|(name, value)| Some((name.into_string().ok()?, value.to_string_lossy().into_owned()))).collect());
+    let working_folder = if live { std::env::current_dir().ok().map(|dir| path_text(&dir)) } else { None };
+    let python_env = match &args.python_env {
+        // Under another root the path is that machine's.
+        Some(prefix) if live => {
+            let absolute = std::path::absolute(prefix).map_err(|e| Error::file("read", prefix, e))?;
+            if !absolute.is_dir() {
+                return Err(Error::file("read", prefix, "no such folder"));
+            }
+            Some(path_text(&absolute))
+        }
+        Some(prefix) => {
+            let inside = path_text(prefix);
+            if !sysroot.exists(&inside) {
+                return Err(Error::file("read", prefix, "no such folder in that root"));
+            }
+            Some(inside)
+        }
+        None => None,
+    };
+    let request = Request {
+        sysroot,
+        environment,
+        working_folder,
+        python_env,
+        load_nothing: args.load_nothing,
+        init_always: args.probe,
+        timeout: Duration::from_secs(args.timeout),
+        uname: live.then(|| {
+            let uname = rustix::system::uname();
+            (uname.release().to_string_lossy().into_owned(), uname.machine().to_string_lossy().into_owned())
+        }),
+        user: live.then(user),
+        taken_at: jiff::Timestamp::now().strftime("%Y-%m-%dT%H:%M:%SZ").to_string(),
+        redact: !args.no_redact,
+        launcher: Launcher::own().map_err(|e| Error::Usage(format!("cannot find gpudoctor's own program file: {e}")))?,
+        say: terminal::say,
+    };
+    Ok(with_watch(|| probe::take(&request)))
+}
+
+/// The effective user and groups.
+fn user() -> User {
+    User {
+        uid: rustix::process::geteuid().as_raw(),
+        gid: rustix::process::getegid().as_raw(),
+        groups: rustix::process::getgroups().map(|groups| groups.into_iter().map(rustix::process::Gid::as_raw).collect()).unwrap_or_default(),
+    }
+}
+
+/// Runs something that reads files; what does not come back (a dead mount) is named while it is waited for.
+fn with_watch<T>(work: impl FnOnce() -> T) -> T {
+    const PATIENCE_S: u64 = 3;
+    let (done, waiting) = std::sync::mpsc::channel::<()>();
+    let watch = std::thread::spawn(move || {
+        let mut said = None;
+        while let Err(std::sync::mpsc::RecvTimeoutError::Timeout) = waiting.recv_timeout(Duration::from_secs(1)) {
+            if let Some(path) = waiting_for(PATIENCE_S).filter(|path| said.as_ref() != Some(path)) {
+                terminal::say(&format!("still waiting for {path}"));
+                said = Some(path);
+            }
+        }
+    });
+    let result = work();
+    drop(done);
+    let _ = watch.join();
+    result
+}

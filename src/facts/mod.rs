@@ -290,6 +290,8 @@ pub struct Consumer {
     pub site_packages: Vec<String>,
     /// Other environments that were seen and not examined.
     pub also_found: Vec<String>,
+    /// The CUDA version that its torch was built for (`torch/version.py`); absent where there is no torch, or a CPU build.
+    pub torch_cuda: Reading<crate::version::Version>,
     /// The frameworks whose runtime is judged: `torch 2.10.0`. Names and versions of distributions only.
     pub frameworks: Reading<Vec<Distribution>>,
 }

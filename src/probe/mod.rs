@@ -1,1 +1,131 @@
-//! probes
+//! The probes: the only part that touches the machine. One file a layer; each records what it saw and where, and why
+//! something could not be seen. None of them judges.
+//!
+//! Order: the calls into vendor libraries are started first, since a child costs milliseconds; files are read
+//! meanwhile, and the answers are collected last.
+
+mod ask;
+mod consumer;
+mod driver;
+mod environment;
+mod hardware;
+mod loader;
+mod runtime;
+mod system;
+pub mod vendor;
+
+use std::collections::BTreeMap;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::time::Duration;
+
+use crate::facts::{Calls, Facts, Reading, SCHEMA, Scope};
+use crate::redact::{self, Secrets};
+use crate::sysroot::Sysroot;
+
+/// What is to be looked at, and how. The caller reads its own environment; probes take it as data.
+#[derive(Debug)]
+pub struct Request {
+    /// The machine.
+    pub sysroot: Sysroot,
+    /// The caller's environment; `None` under `--root`, where it does not count.
+    pub environment: Option<BTreeMap<String, String>>,
+    /// The caller's working folder, for `./.venv`.
+    pub working_folder: Option<String>,
+    /// `--python-env`.
+    pub python_env: Option<String>,
+    /// `--static`: load and open nothing.
+    pub load_nothing: bool,
+    /// `--probe`: make init calls even where no driver seems loaded.
+    pub init_always: bool,
+    /// How long a call into a vendor library may take.
+    pub timeout: Duration,
+    /// `uname -r` and `uname -m`, for what the files do not say; `None` under `--root`.
+    pub uname: Option<(String, String)>,
+    /// The effective user; `None` under `--root`.
+    pub user: Option<crate::facts::User>,
+    /// When: UTC, RFC 3339.
+    pub taken_at: String,
+    /// Whether private names are replaced.
+    pub redact: bool,
+    /// How the children are started.
+    pub launcher: vendor::Launcher,
+    /// Where talk goes while something is waited for.
+    pub say: fn(&str),
+}
+
+/// Takes the snapshot.
+pub fn take(request: &Request) -> Facts {
+    let sysroot = &request.sysroot;
+    let mut problems = Vec::new();
+    let env = request.environment.clone().unwrap_or_default();
+
+    let mut facts = Facts {
+        schema: SCHEMA.to_owned(),
+        version: env!("CARGO_PKG_VERSION").to_owned(),
+        taken_at: request.taken_at.clone(),
+        environment: match &request.environment {
+            Some(all) => Reading::present(environment::allowed(all), "environment"),
+            None => Reading::unreadable("not recorded: the caller's environment does not count for another root"),
+        },
+        ..Facts::default()
+    };
+
+    let loader = loader::Loader::new(sysroot, env.get("LD_LIBRARY_PATH").map(String::as_str), request.uname.as_ref());
+    facts.driver.libcuda = guarded(&mut problems, "driver.libcuda", || driver::library_copies(sysroot, &loader, driver::Library::Cuda));
+    facts.driver.libnvidia_ml = guarded(&mut problems, "driver.libnvidia_ml", || driver::library_copies(sysroot, &loader, driver::Library::Nvml));
+    (facts.driver.sys_version, facts.driver.proc_version, facts.driver.modules) = driver::loaded(sysroot);
+    facts.driver.nodes = guarded(&mut problems, "driver.nodes", || driver::nodes(sysroot));
+    facts.consumer = consumer::find(sysroot, &env, request.working_folder.as_deref(), request.python_env.as_deref());
+    facts.runtime.cudart = guarded(&mut problems, "runtime.cudart", || runtime::copies(sysroot, &loader, &facts.consumer));
+
+    let calls = if request.load_nothing || !sysroot.is_live() {
+        Calls::Forbidden
+    } else if request.init_always || driver::seems_loaded(sysroot, &facts.driver) {
+        Calls::Made
+    } else {
+        Calls::NoDriver
+    };
+    facts.scope = Scope {
+        mode: if sysroot.is_live() { "live" } else { "root" }.to_owned(),
+        calls,
+        as_root: match &request.user {
+            Some(user) => Reading::present(user.uid == 0, "geteuid"),
+            None => Reading::unreadable("not recorded: another root is read"),
+        },
+        sudo: match &request.environment {
+            Some(env) => Reading::present(env.contains_key("SUDO_USER"), "SUDO_USER"),
+            None => Reading::unreadable("not recorded: another root is read"),
+        },
+    };
+    let asked = ask::start(request, &facts, calls);
+
+    facts.hardware = guarded(&mut problems, "hardware", || hardware::probe(sysroot));
+    facts.system = guarded(&mut problems, "system", || system::probe(sysroot, request, &facts.driver));
+    driver::probe(sysroot, &mut facts);
+    facts.runtime.toolkits = guarded(&mut problems, "runtime.toolkits", || runtime::toolkits(sysroot));
+    facts.vendor = asked.finish();
+    facts.problems = problems;
+
+    if request.redact { redact::facts(secrets(sysroot, &env), facts) } else { facts }
+}
+
+/// Runs one question; a panic in it is a bug, becomes a problem, and leaves its facts unreadable.
+fn guarded<T: Default>(problems: &mut Vec<String>, name: &str, question: impl FnOnce() -> T) -> T {
+    catch_unwind(AssertUnwindSafe(question)).unwrap_or_else(|_| {
+        problems.push(format!("{name}: the probe failed: a bug in gpudoctor"));
+        T::default()
+    })
+}
+
+/// What this machine's reports may not hold.
+fn secrets(sysroot: &Sysroot, env: &BTreeMap<String, String>) -> Secrets {
+    let host = |path| sysroot.text(path).value().map(|text: &String| text.trim().to_owned()).filter(|name| !name.is_empty());
+    let mut host_names: Vec<String> = ["/proc/sys/kernel/hostname", "/etc/hostname"].into_iter().filter_map(host).collect();
+    host_names.extend(env.get("HOSTNAME").cloned());
+    host_names.sort_unstable();
+    host_names.dedup();
+    let mut user_names: Vec<String> = ["USER", "LOGNAME", "SUDO_USER"].iter().filter_map(|name| env.get(*name).cloned()).collect();
+    user_names.sort_unstable();
+    user_names.dedup();
+    Secrets { home: env.get("HOME").cloned().filter(|home| home.starts_with('/') && home.len() > 1), user_names, host_names }
+}

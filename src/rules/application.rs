@@ -1,5 +1,94 @@
-//! Rules whose fault lies in the application layer.
+//! Rules whose fault lies in the application layer: the environment that the program is started with.
 
-use super::Rule;
+use super::stack::{cuda_code, verified};
+use super::{Ctx, Need, Outcome, Rule};
+use crate::facts::Layer;
+use crate::finding::{Finding, Fix, Severity};
 
-pub(super) static RULES: &[Rule] = &[];
+pub(super) static RULES: &[Rule] = &[Rule {
+    id: "cuda-visible-devices-hides-all",
+    layer: Layer::Application,
+    severity: Severity::Error,
+    need: Need::Detail,
+    follows_from: &[],
+    page: include_str!("pages/cuda-visible-devices-hides-all.md"),
+    check: cuda_visible_devices_hides_all,
+}];
+
+/// Why a value of `CUDA_VISIBLE_DEVICES` shows no GPU; `None` where it shows some, or that cannot be told.
+///
+/// CUDA reads the list from the left and stops at the first entry that it cannot use.
+fn why_nothing_is_visible(value: &str, gpus: usize) -> Option<String> {
+    let first = value.split(',').next().unwrap_or_default().trim();
+    if value.trim().is_empty() {
+        return Some("it is empty, which hides every GPU".to_owned());
+    }
+    if first.starts_with("GPU-") || first.starts_with("MIG-") {
+        return None;
+    }
+    match first.parse::<i64>() {
+        Ok(index) if index < 0 => Some(format!("it begins with {first}, which ends the list before the first GPU")),
+        Ok(index) if usize::try_from(index).is_ok_and(|index| index >= gpus) => Some(format!("it begins with {first}, and there {} 0 to {}", if gpus == 1 { "is only GPU" } else { "are GPUs" }, gpus.saturating_sub(1)).replace("GPU 0 to 0", "GPU 0")),
+        Ok(_) => None,
+        Err(_) => Some(format!("it begins with `{first}`, which is no index and no UUID")),
+    }
+}
+
+fn cuda_visible_devices_hides_all(ctx: &Ctx<'_>) -> Outcome {
+    let Some(value) = ctx.env("CUDA_VISIBLE_DEVICES") else { return Outcome::Clean };
+    let by_nvml = ctx.nvml_answers().and_then(|a| a.number("nvmlDeviceGetCount_v2")).and_then(|n| usize::try_from(n).ok());
+    let unhidden = ctx.facts.vendor.libcuda_unhidden.value();
+    let by_cuda = unhidden.filter(|a| a.code("cuInit") == Some(0)).and_then(|a| a.number("cuDeviceGetCount")).and_then(|n| usize::try_from(n).ok());
+    let gpus = by_cuda.or(by_nvml).unwrap_or_else(|| ctx.facts.driver.gpus.items().len().max(ctx.gpus().count()));
+    let driver_here = ctx.module_loaded() == Some(true) || ctx.in_wsl() || ctx.on_tegra();
+    if gpus == 0 || !driver_here {
+        return Outcome::Clean;
+    }
+    let count = ctx.cuda_answers().and_then(|a| a.number("cuDeviceGetCount"));
+    let saw_none = ctx.cu_init() == Some(100) || (ctx.cu_init() == Some(0) && count == Some(0));
+    let proved = by_cuda.is_some_and(|n| n > 0) && saw_none;
+    // With no driver asked, the value alone decides where it leaves no doubt.
+    let why = why_nothing_is_visible(value, gpus);
+    let why = match (proved, saw_none, ctx.cu_init(), why) {
+        (_, true, _, Some(why)) | (_, false, None, Some(why)) => why,
+        (true, _, _, None) => "without it CUDA sees them".to_owned(),
+        _ => return Outcome::Clean,
+    };
+    let mut finding = Finding::new("cuda-visible-devices-hides-all", Layer::Application, Severity::Error, format!("CUDA_VISIBLE_DEVICES='{value}' hides every GPU: {why}"))
+        .complaining(Layer::Runtime)
+        .component("CUDA_VISIBLE_DEVICES")
+        .detail("The variable names the GPUs that a CUDA program may see, from the left, up to the first entry that it cannot use. NVML and nvidia-smi do not look at it and show all of them.")
+        .evidence("CUDA_VISIBLE_DEVICES", format!("'{value}'"), "environment")
+        .evidence("GPUs without it", gpus.to_string(), if by_cuda.is_some() { "cuDeviceGetCount without the variable" } else if by_nvml.is_some() { "nvmlDeviceGetCount_v2" } else { "driver's list or PCI bus" })
+        .source("CUDA programming guide: environment variables");
+    if let Some(code) = ctx.cu_init() {
+        finding = finding.evidence("cuInit", cuda_code(code), ctx.cuda_answers().map_or("", |a| a.path.as_str()));
+    }
+    Outcome::found([finding
+        .fix(verified(ctx, Fix::at(Layer::Application, "unset it to see every GPU").line("unset CUDA_VISIBLE_DEVICES")))
+        .fix(Fix::at(Layer::Application, "or name the GPUs that the program shall see, by index or UUID").line("export CUDA_VISIBLE_DEVICES=0"))])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_hides_everything() {
+        for (value, gpus, hides) in [
+            ("", 1, true),
+            (" ", 1, true),
+            ("-1", 4, true),
+            ("NoDevFiles", 4, true),
+            ("-bash", 1, true),
+            ("0", 1, false),
+            ("0,1,9", 2, false),
+            ("2", 2, true),
+            ("3,0", 2, true),
+            ("GPU-1", 1, false),
+            ("MIG-1", 1, false),
+        ] {
+            assert_eq!(why_nothing_is_visible(value, gpus).is_some(), hides, "{value}");
+        }
+    }
+}

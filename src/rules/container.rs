@@ -1,5 +1,203 @@
-//! Rules whose fault lies in the container layer.
+//! Rules whose fault lies in the container layer: between the host's driver and what a container sees of it.
+//!
+//! A container takes the driver from its host. What is missing or different inside is never called the driver's fault
+//! here: it is the container's, or it cannot be told.
 
-use super::Rule;
+use super::driver::mismatch;
+use super::stack::{in_words, verified, with_cu_init};
+use super::system::needed_by_cuda;
+use super::{Ctx, Need, Outcome, Rule};
+use crate::facts::{Layer, Reading};
+use crate::finding::{Finding, Fix, Severity};
 
-pub(super) static RULES: &[Rule] = &[];
+pub(super) static RULES: &[Rule] = &[
+    Rule {
+        id: "container-device-eperm",
+        layer: Layer::Container,
+        severity: Severity::Error,
+        need: Need::Detail,
+        follows_from: &[],
+        page: include_str!("pages/container-device-eperm.md"),
+        check: container_device_eperm,
+    },
+    Rule {
+        id: "container-device-missing",
+        layer: Layer::Container,
+        severity: Severity::Error,
+        need: Need::Detail,
+        follows_from: &[],
+        page: include_str!("pages/container-device-missing.md"),
+        check: container_device_missing,
+    },
+    Rule {
+        id: "container-driver-mismatch",
+        layer: Layer::Container,
+        severity: Severity::Error,
+        need: Need::Detail,
+        follows_from: &[],
+        page: include_str!("pages/container-driver-mismatch.md"),
+        check: container_driver_mismatch,
+    },
+    Rule {
+        id: "container-library-missing",
+        layer: Layer::Container,
+        severity: Severity::Error,
+        need: Need::Detail,
+        follows_from: &[],
+        page: include_str!("pages/container-library-missing.md"),
+        check: container_library_missing,
+    },
+    Rule {
+        id: "container-without-gpu",
+        layer: Layer::Container,
+        severity: Severity::Warning,
+        need: Need::Detail,
+        follows_from: &[],
+        page: include_str!("pages/container-without-gpu.md"),
+        check: container_without_gpu,
+    },
+];
+
+/// The variables that ask for GPUs, as evidence.
+fn with_request(ctx: &Ctx<'_>, mut finding: Finding) -> Finding {
+    for name in ["NVIDIA_VISIBLE_DEVICES", "NVIDIA_DRIVER_CAPABILITIES"] {
+        if let Some(value) = ctx.env(name) {
+            finding = finding.evidence(name, value, "environment");
+        }
+    }
+    if let Reading::Present { value, source } = &ctx.facts.system.container {
+        finding = finding.evidence("container", value.kind.clone(), source.clone());
+    }
+    finding
+}
+
+/// Whether device nodes of a GPU, or WSL's, are in the container.
+fn has_gpu_node(ctx: &Ctx<'_>) -> bool {
+    ctx.facts.driver.nodes.items().iter().any(|n| n.path == "/dev/dxg" || n.path.strip_prefix("/dev/nvidia").is_some_and(|rest| !rest.is_empty() && rest.bytes().all(|b| b.is_ascii_digit())))
+}
+
+/// Whether this container asked for GPUs.
+fn asked(ctx: &Ctx<'_>) -> bool {
+    ctx.env("NVIDIA_VISIBLE_DEVICES").is_some_and(|v| !matches!(v, "" | "void" | "none"))
+}
+
+/// A usable libcuda that the loader finds.
+fn has_libcuda(ctx: &Ctx<'_>) -> bool {
+    ctx.libcuda().is_some_and(|c| !c.is_stub())
+}
+
+/// EPERM on a node whose mode allows it: the container's device cgroup.
+fn container_device_eperm(ctx: &Ctx<'_>) -> Outcome {
+    if !ctx.in_container() {
+        return Outcome::Clean;
+    }
+    let refused: Vec<_> = ctx.facts.driver.nodes.items().iter().filter(|n| needed_by_cuda(&n.path) && ctx.open_result(&n.path) == Some("EPERM")).collect();
+    let Some(first) = refused.first() else { return Outcome::Clean };
+    if ctx.cuda_works() {
+        return Outcome::Clean;
+    }
+    let paths: Vec<String> = refused.iter().map(|n| n.path.clone()).collect();
+    let mut finding = Finding::new(
+        "container-device-eperm",
+        Layer::Container,
+        Severity::Error,
+        format!("{} cannot be opened (EPERM) although mode {:04o} allows it: this container's device cgroup forbids it", in_words(&paths), first.mode),
+    )
+    .complaining(Layer::Driver)
+    .component("device cgroup")
+    .detail("The nodes are in the container, but its cgroup has no rule for them. Either they were mounted by hand, or the rules were lost: systemd writes a container's device rules anew on `systemctl daemon-reload`, and forgets those that a hook had added.")
+    .source("NVIDIA container toolkit: notice on containers that lose access to GPUs");
+    for node in &refused {
+        finding = finding.evidence(format!("open {}", node.path), "EPERM", format!("open(); mode {:04o}, owner {}:{}", node.mode, node.uid, node.gid));
+    }
+    let finding = with_cu_init(ctx, with_request(ctx, finding));
+    Outcome::found([finding
+        .fix(verified(ctx, Fix::at(Layer::Container, "start the container anew; give it its GPUs as devices (CDI, or --gpus), so that the engine knows the rules").cost("restart of the container")))
+        .fix(Fix::at(Layer::Container, "on the host, make the links in /dev/char that systemd needs to keep the rules over a daemon-reload").line("sudo nvidia-ctk system create-dev-char-symlinks --create-all").cost("root on the host"))])
+}
+
+/// The host's driver is there, libraries are there, and the nodes are not.
+fn container_device_missing(ctx: &Ctx<'_>) -> Outcome {
+    if !ctx.in_container() || ctx.cuda_works() || !ctx.plain_linux() || ctx.module_loaded() != Some(true) || !has_libcuda(ctx) {
+        return Outcome::Clean;
+    }
+    let injected = ctx.facts.system.container.value().is_some_and(|c| !c.injected.is_empty());
+    if !injected && !asked(ctx) {
+        return Outcome::Clean;
+    }
+    let absent: Vec<String> = ["/dev/nvidiactl", "/dev/nvidia-uvm"].into_iter().filter(|path| ctx.facts.driver.node(path).is_none()).map(str::to_owned).chain((!has_gpu_node(ctx)).then(|| "/dev/nvidia0 (or another GPU)".to_owned())).collect();
+    if absent.is_empty() || ctx.facts.driver.nodes.is_unreadable() {
+        return Outcome::Clean;
+    }
+    let mut finding = Finding::new(
+        "container-device-missing",
+        Layer::Container,
+        Severity::Error,
+        format!("this container has the driver's libraries and not its devices: {} {} missing", in_words(&absent), if absent.len() == 1 { "is" } else { "are" }),
+    )
+    .complaining(Layer::Driver)
+    .component("device nodes")
+    .detail("The container toolkit mounts libraries and devices together. Libraries alone come from mounts by hand, from NVIDIA_VISIBLE_DEVICES=none, or from a host where nvidia_uvm is not loaded.");
+    for path in &absent {
+        finding = finding.evidence(path.clone(), "absent", "/dev");
+    }
+    let finding = with_cu_init(ctx, with_request(ctx, finding));
+    Outcome::found([finding.fix(verified(ctx, Fix::at(Layer::Container, "start the container with its GPUs: docker run --gpus all, podman run --device nvidia.com/gpu=all, or a GPU in the pod's resource limits").cost("restart of the container")))])
+}
+
+/// Inside a container, user space and the host's module differ.
+fn container_driver_mismatch(ctx: &Ctx<'_>) -> Outcome {
+    if ctx.in_container() { mismatch(ctx) } else { Outcome::Clean }
+}
+
+/// NVML or the devices are in the container, and libcuda is not.
+fn container_library_missing(ctx: &Ctx<'_>) -> Outcome {
+    if !ctx.in_container() || has_libcuda(ctx) || ctx.facts.driver.libcuda.is_unreadable() {
+        return Outcome::Clean;
+    }
+    let nvml = ctx.libnvidia_ml().filter(|c| c.kind.is_usable());
+    let nodes = has_gpu_node(ctx);
+    let injected = ctx.facts.system.container.value().is_some_and(|c| !c.injected.is_empty());
+    // Devices alone, with nobody asking, are what any privileged container has.
+    if nvml.is_none() && !(nodes && (asked(ctx) || injected || ctx.expect_gpu)) {
+        return Outcome::Clean;
+    }
+    let title = if nvml.is_some() {
+        "libnvidia-ml.so.1 is in this container and libcuda.so.1 is not: the compute capability was not asked for".to_owned()
+    } else {
+        "the GPU's devices are in this container and libcuda.so.1 is not".to_owned()
+    };
+    let mut finding = Finding::new("container-library-missing", Layer::Container, Severity::Error, title)
+        .complaining(Layer::Runtime)
+        .component("libcuda.so.1")
+        .detail("The container toolkit mounts the host's driver libraries by capability: `utility` brings NVML and nvidia-smi, `compute` brings libcuda. Devices without libraries come from --device or a privileged container without the NVIDIA runtime.")
+        .evidence("libcuda.so.1", "not found", "LD_LIBRARY_PATH, ld.so.cache, default folders");
+    if let Some(copy) = nvml {
+        finding = finding.evidence("libnvidia-ml.so.1", copy.path.clone(), "the loader's search");
+    }
+    for node in ctx.facts.driver.nodes.items().iter().filter(|n| needed_by_cuda(&n.path) || n.path == "/dev/dxg").take(4) {
+        finding = finding.evidence("device", node.path.clone(), "/dev");
+    }
+    let finding = with_request(ctx, finding);
+    let first = if nvml.is_some() {
+        "ask for the compute capability too: NVIDIA_DRIVER_CAPABILITIES=compute,utility, and in a device request capabilities: [gpu, compute, utility]"
+    } else {
+        "start the container with the NVIDIA runtime or CDI: docker run --gpus all, podman run --device nvidia.com/gpu=all"
+    };
+    Outcome::found([finding.fix(verified(ctx, Fix::at(Layer::Container, first).cost("restart of the container")))])
+}
+
+/// GPUs are asked for in the environment, the host has a driver, and nothing came in.
+fn container_without_gpu(ctx: &Ctx<'_>) -> Outcome {
+    if !ctx.in_container() || !asked(ctx) || has_gpu_node(ctx) || has_libcuda(ctx) || ctx.libnvidia_ml().is_some() || ctx.module_loaded() != Some(true) {
+        return Outcome::Clean;
+    }
+    let mut finding = Finding::new("container-without-gpu", Layer::Container, Severity::Warning, "GPUs are asked for in the environment, the host's driver runs, and neither devices nor libraries are in this container")
+        .component("container runtime")
+        .detail("NVIDIA_VISIBLE_DEVICES only works through NVIDIA's runtime or hook. Images built on nvidia/cuda carry it always, so this is a fault only where a GPU is wanted.");
+    if let Some((version, source)) = ctx.facts.driver.loaded_version() {
+        finding = finding.evidence("host's kernel module", version.to_string(), source);
+    }
+    let finding = with_request(ctx, finding);
+    Outcome::found([finding.fix(verified(ctx, Fix::at(Layer::Container, "start the container with --gpus all (Docker), --device nvidia.com/gpu=all (Podman), or the runtime class nvidia and a GPU limit (Kubernetes)").cost("restart of the container")))])
+}

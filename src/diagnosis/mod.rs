@@ -1,0 +1,202 @@
+//! From findings to a verdict: which finding explains which, which one is the root, and in what state each layer is.
+//!
+//! A lower fault explains the symptoms above it. One root cause is told first; what follows from it is listed under it.
+//! Pure: it runs the rules over the facts and links what they answer, and reads nothing itself.
+
+mod summary;
+
+use serde::{Deserialize, Serialize};
+
+use crate::facts::{Facts, Layer};
+use crate::finding::{Finding, Severity};
+use crate::matrix::Matrix;
+use crate::rules::{self, Ctx, Need, Outcome, Rule};
+
+/// The state of a layer, or of the whole.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Status {
+    /// Nothing wrong, and what was needed to say so was read.
+    Ok,
+    /// Something is broken.
+    Fault,
+    /// Something is half broken, or will bite.
+    Warning,
+    /// Nothing there, and nothing needed.
+    Absent,
+    /// It could not be told.
+    Unknown,
+}
+
+impl Status {
+    /// `ok`, `fault` ...
+    pub fn id(self) -> &'static str {
+        match self {
+            Self::Ok => "ok",
+            Self::Fault => "fault",
+            Self::Warning => "warning",
+            Self::Absent => "absent",
+            Self::Unknown => "unknown",
+        }
+    }
+}
+
+/// The answer.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Verdict {
+    /// `ok`, `warning`, `fault` or `unknown`.
+    pub status: Status,
+    /// The layer at fault.
+    pub layer: Option<Layer>,
+    /// The id of the root finding.
+    pub finding: Option<String>,
+    /// Its key.
+    pub key: Option<String>,
+    /// One line.
+    pub summary: String,
+    /// Keys of all independent root causes of the same or a lower severity.
+    pub roots: Vec<String>,
+}
+
+/// The state of one layer.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct LayerState {
+    /// The layer.
+    pub layer: Layer,
+    /// Its state.
+    pub status: Status,
+    /// What is there, in one line.
+    pub summary: String,
+    /// Why it could not be told; `None` otherwise.
+    pub reason: Option<String>,
+}
+
+/// Everything that a report renders.
+#[derive(Clone, Debug)]
+pub struct Diagnosis {
+    /// The answer.
+    pub verdict: Verdict,
+    /// All layers in walking order.
+    pub layers: Vec<LayerState>,
+    /// Findings, root causes first, each followed by what it explains.
+    pub findings: Vec<Finding>,
+    /// What was not looked at although it would have sharpened the picture, with reasons.
+    pub not_seen: Vec<String>,
+}
+
+/// Layers that no rule and no probe of this version looks at.
+const NOT_EXAMINED: &[Layer] = &[Layer::Libraries, Layer::Framework, Layer::Toolchain];
+
+/// Runs the rules and links what they find.
+pub fn diagnose(facts: &Facts, matrix: &Matrix, expect_gpu: bool) -> Diagnosis {
+    let ctx = Ctx { facts, matrix, expect_gpu };
+    let mut findings: Vec<Finding> = Vec::new();
+    let mut symptoms: Vec<(&Rule, Finding, String)> = Vec::new();
+    let mut unknown: Vec<(&Rule, Vec<String>)> = Vec::new();
+    for (rule, outcome) in rules::run(&ctx) {
+        match outcome {
+            Outcome::Found(found) => findings.extend(found),
+            Outcome::Symptom { finding, alone } => symptoms.push((rule, *finding, alone)),
+            Outcome::Unknown { missing } => unknown.push((rule, missing)),
+            Outcome::Clean => {}
+        }
+    }
+    // A symptom that nothing explains is no finding: it is something that cannot be told, and the verdict says so.
+    let mut unexplained: Vec<(&Rule, String)> = Vec::new();
+    for (rule, finding, alone) in symptoms {
+        if cause_of(&finding, &findings).is_some() {
+            findings.push(finding);
+        } else {
+            unexplained.push((rule, alone));
+        }
+    }
+    link(&mut findings);
+    let findings = in_telling_order(findings);
+    let layers: Vec<LayerState> = Layer::ALL.into_iter().map(|layer| layer_state(&ctx, layer, &findings, &unknown, &unexplained)).collect();
+    let not_seen = unknown.iter().filter(|(rule, _)| rule.need == Need::Detail).flat_map(|(_, missing)| missing.clone()).fold(Vec::new(), |mut all, reason| {
+        if !all.contains(&reason) {
+            all.push(reason);
+        }
+        all
+    });
+    Diagnosis { verdict: verdict(&ctx, &findings, &layers), layers, findings, not_seen }
+}
+
+/// The finding that explains another, by the table of its rule: the first id that was found, at least as bad.
+fn cause_of<'a>(finding: &Finding, all: &'a [Finding]) -> Option<&'a Finding> {
+    let rule = rules::by_id(&finding.id)?;
+    rule.follows_from.iter().find_map(|id| all.iter().find(|c| c.id == *id && c.key != finding.key && c.severity >= finding.severity && c.severity > Severity::Note))
+}
+
+/// Sets `caused_by`. The table of causes has no cycle (a test holds that), so neither have the links.
+fn link(findings: &mut [Finding]) {
+    let causes: Vec<Option<String>> = findings.iter().map(|f| cause_of(f, findings).map(|c| c.key.clone())).collect();
+    for (finding, cause) in findings.iter_mut().zip(causes) {
+        finding.caused_by = cause;
+    }
+}
+
+/// Roots first, worst first, lowest layer first; each followed by what it explains.
+fn in_telling_order(findings: Vec<Finding>) -> Vec<Finding> {
+    let rank = |f: &Finding| (std::cmp::Reverse(f.severity), f.layer, f.key.clone());
+    let (mut roots, mut followers): (Vec<Finding>, Vec<Finding>) = findings.into_iter().partition(|f| f.caused_by.is_none());
+    roots.sort_by_key(rank);
+    followers.sort_by_key(rank);
+    let mut ordered = Vec::new();
+    for root in roots {
+        let mut keys = vec![root.key.clone()];
+        ordered.push(root);
+        // What follows from what follows: a chain is as long as the table of causes at most.
+        let mut at = 0;
+        while let Some(key) = keys.get(at).cloned() {
+            let (mine, rest): (Vec<_>, Vec<_>) = followers.into_iter().partition(|f| f.caused_by.as_deref() == Some(key.as_str()));
+            followers = rest;
+            keys.extend(mine.iter().map(|f| f.key.clone()));
+            ordered.extend(mine);
+            at += 1;
+        }
+    }
+    ordered.extend(followers);
+    ordered
+}
+
+fn layer_state(ctx: &Ctx<'_>, layer: Layer, findings: &[Finding], unknown: &[(&Rule, Vec<String>)], unexplained: &[(&Rule, String)]) -> LayerState {
+    if NOT_EXAMINED.contains(&layer) {
+        return LayerState { layer, status: Status::Unknown, summary: "not examined".to_owned(), reason: Some("this version does not look at this layer".to_owned()) };
+    }
+    let (present, summary) = summary::of_layer(ctx, layer);
+    let worst = findings.iter().filter(|f| f.layer == layer).map(|f| f.severity).max();
+    let reasons: Vec<String> = unknown
+        .iter()
+        .filter(|(rule, _)| rule.layer == layer && rule.need == Need::Verdict)
+        .flat_map(|(_, missing)| missing.iter().cloned())
+        .chain(unexplained.iter().filter(|(rule, _)| rule.layer == layer).map(|(_, alone)| alone.clone()))
+        .collect();
+    let (status, reason) = match worst {
+        Some(Severity::Error) => (Status::Fault, None),
+        _ if !reasons.is_empty() => (Status::Unknown, Some(reasons.join("; "))),
+        Some(Severity::Warning) => (Status::Warning, None),
+        _ if present => (Status::Ok, None),
+        _ => (Status::Absent, None),
+    };
+    LayerState { layer, status, summary, reason }
+}
+
+fn verdict(ctx: &Ctx<'_>, findings: &[Finding], layers: &[LayerState]) -> Verdict {
+    let roots: Vec<&Finding> = findings.iter().filter(|f| f.caused_by.is_none() && f.severity > Severity::Note).collect();
+    let unknown = layers.iter().find(|l| l.status == Status::Unknown && !NOT_EXAMINED.contains(&l.layer));
+    let keys = roots.iter().map(|f| f.key.clone()).collect();
+    // Ordered worst first and lowest layer first among equals: the first root is the one.
+    match (roots.first(), unknown) {
+        (Some(root), unknown) if root.severity == Severity::Error || unknown.is_none() => Verdict {
+            status: if root.severity == Severity::Error { Status::Fault } else { Status::Warning },
+            layer: Some(root.layer),
+            finding: Some(root.id.clone()),
+            key: Some(root.key.clone()),
+            summary: root.title.clone(),
+            roots: keys,
+        },
+        (_, Some(state)) => Verdict { status: Status::Unknown, layer: Some(state.layer), finding: None, key: None, summary: state.reason.clone().unwrap_or_default(), roots: keys },
+        _ => Verdict { status: Status::Ok, layer: None, finding: None, key: None, summary: summary::of_healthy(ctx, layers), roots: keys },
+    }
+}

@@ -1,0 +1,123 @@
+//! Which vendor libraries are asked what: the libcuda and libnvidia-ml that the consumer's loader takes, the libcudarts
+//! that the consumer reaches, the device nodes. All children run at once; their answers are collected last.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use crate::facts::{Calls, ChildEnd, ConsumerKind, Facts, FileKind, LibraryAnswers, LibraryCopy, OpenAnswer, ReachedBy, Reading, RuntimeCopy, VendorFacts};
+use crate::probe::Request;
+use crate::probe::vendor::{Ask, Heard, LibraryKind, Running};
+
+/// The most runtimes that are asked; more of them tell nothing new.
+const RUNTIMES_ASKED: usize = 4;
+/// After how long the caller hears what is being waited for.
+const PATIENCE: Duration = Duration::from_secs(3);
+
+/// Children that run.
+pub(super) struct Asked<'a> {
+    request: &'a Request,
+    calls: Calls,
+    libcuda: Result<(Ask, Running), Reading<LibraryAnswers>>,
+    libnvidia_ml: Result<(Ask, Running), Reading<LibraryAnswers>>,
+    cudart: Result<Vec<(Ask, Running)>, Reading<Vec<LibraryAnswers>>>,
+    nodes: Option<Running>,
+    hidden: bool,
+}
+
+/// Starts them.
+pub(super) fn start<'a>(request: &'a Request, facts: &Facts, calls: Calls) -> Asked<'a> {
+    let library = |kind: LibraryKind, path: &str| {
+        let ask = Ask { init: calls == Calls::Made, deadline: request.timeout, ..Ask::library(kind, path) };
+        let running = request.launcher.start(&ask);
+        (ask, running)
+    };
+    let forbidden = || "not asked: --static or --root".to_owned();
+    let chosen = |copies: &Reading<Vec<LibraryCopy>>, kind: LibraryKind| -> Result<(Ask, Running), Reading<LibraryAnswers>> {
+        if calls == Calls::Forbidden {
+            return Err(Reading::unreadable(forbidden()));
+        }
+        match copies {
+            Reading::Present { value, source } => match value.iter().find(|c| c.chosen) {
+                Some(copy) if copy.kind == FileKind::Library => Ok(library(kind, &copy.path)),
+                Some(copy) => Err(Reading::absent(format!("{}: no library that can be loaded", copy.path))),
+                None => Err(Reading::absent(source)),
+            },
+            Reading::Absent { source } => Err(Reading::absent(source)),
+            Reading::Unreadable { reason } => Err(Reading::unreadable(reason)),
+        }
+    };
+    let libcuda = chosen(&facts.driver.libcuda, LibraryKind::Cuda);
+    // NVML has nothing to say without init calls.
+    let libnvidia_ml = if calls == Calls::NoDriver { Err(Reading::unreadable("not asked: no driver seems loaded")) } else { chosen(&facts.driver.libnvidia_ml, LibraryKind::Nvml) };
+    let cudart = if calls == Calls::Forbidden {
+        Err(Reading::unreadable(forbidden()))
+    } else {
+        Ok(runtimes(facts).into_iter().map(|copy| library(LibraryKind::Cudart, &copy.path)).collect())
+    };
+    let paths: Vec<String> = facts.driver.nodes.items().iter().filter(|n| n.is_char && n.path != "/dev/nvmap" && n.path != "/dev/kfd" && !n.path.contains("-caps")).map(|n| n.path.clone()).collect();
+    let nodes = (calls == Calls::Made && !paths.is_empty()).then(|| request.launcher.start(&Ask { deadline: request.timeout, ..Ask::nodes(paths) }));
+    let hidden = facts.environment.value().is_some_and(|env| env.contains_key("CUDA_VISIBLE_DEVICES"));
+    Asked { request, calls, libcuda, libnvidia_ml, cudart, nodes, hidden }
+}
+
+/// Runtimes that are asked: the consumer's own where it has any, else those that the loader finds. Another user's
+/// environment is not run by root: its versions are read from the files.
+fn runtimes(facts: &Facts) -> Vec<&RuntimeCopy> {
+    let all: Vec<&RuntimeCopy> = facts.runtime.cudart.items().iter().filter(|c| c.kind == FileKind::Library).collect();
+    let own: Vec<&RuntimeCopy> = all.iter().filter(|c| c.reached_by.contains(&ReachedBy::Environment)).copied().collect();
+    let from = if facts.consumer.kind == ConsumerKind::Environment && !own.is_empty() { own } else { all.into_iter().filter(|c| c.is_reached()).collect() };
+    from.into_iter().take(RUNTIMES_ASKED).collect()
+}
+
+impl Asked<'_> {
+    /// Collects the answers.
+    pub(super) fn finish(self) -> VendorFacts {
+        let say = self.request.say;
+        let wait = |running: Running| running.finish_saying(PATIENCE, &mut |call| say(&format!("still waiting for {call}")));
+        let mut confined = Reading::unreadable("no child was started");
+        let mut hears = |question: Result<(Ask, Running), Reading<LibraryAnswers>>| match question {
+            Ok((ask, running)) => {
+                let heard = wait(running);
+                if heard.confined.is_present() {
+                    confined = heard.confined;
+                }
+                (Reading::present(heard.answers, ask.path.clone()), Some(ask))
+            }
+            Err(reading) => (reading, None),
+        };
+        let (libcuda, cuda_ask) = hears(self.libcuda);
+        let (libnvidia_ml, _) = hears(self.libnvidia_ml);
+        let cudart = match self.cudart {
+            Ok(all) => Reading::present(all.into_iter().map(|(_, running)| wait(running).answers).collect(), "the consumer's runtimes"),
+            Err(reading) => reading,
+        };
+        let opens = match (self.nodes, self.calls) {
+            (Some(running), _) => opened(wait(running)),
+            (None, Calls::Made) => Reading::absent("/dev"),
+            (None, Calls::NoDriver) => Reading::unreadable("not opened: no driver seems loaded"),
+            (None, Calls::Forbidden) => Reading::unreadable("not opened: --static or --root"),
+        };
+        let libcuda_unhidden = match cuda_ask {
+            Some(ask) if self.hidden && saw_no_gpu(&libcuda) => {
+                let again = Ask { env: BTreeMap::from([("CUDA_VISIBLE_DEVICES".to_owned(), None)]), ..ask };
+                Reading::present(wait(self.request.launcher.start(&again)).answers, again.path)
+            }
+            _ => Reading::absent("asked only where CUDA_VISIBLE_DEVICES is set and no GPU was seen"),
+        };
+        VendorFacts { libcuda, libcuda_unhidden, libnvidia_ml, cudart, opens, confined }
+    }
+}
+
+/// The answers of a child that opened nodes.
+fn opened(heard: Heard) -> Reading<Vec<OpenAnswer>> {
+    match (heard.answers.withheld, heard.answers.end) {
+        (Some(reason), _) => Reading::unreadable(reason),
+        (None, ChildEnd::NotStarted { reason } | ChildEnd::NotTrusted { reason }) => Reading::unreadable(reason),
+        (None, _) => Reading::present(heard.opens, "open()"),
+    }
+}
+
+/// Whether CUDA came back and saw no GPU.
+fn saw_no_gpu(libcuda: &Reading<LibraryAnswers>) -> bool {
+    libcuda.value().is_some_and(|a| a.code("cuInit") == Some(100) || a.code("cuInit") == Some(0) && a.number("cuDeviceGetCount").is_none_or(|n| n == 0))
+}

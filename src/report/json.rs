@@ -1,0 +1,66 @@
+//! The JSON contract, schema `gpudoctor.report/1`. Fields are added, never renamed; a breaking change takes `/2`.
+
+use serde::Serialize;
+
+use super::Report;
+use crate::diagnosis::{LayerState, Verdict};
+use crate::facts::{Consumer, ConsumerKind, Facts};
+use crate::finding::Finding;
+
+/// The schema of a report.
+pub const SCHEMA: &str = "gpudoctor.report/1";
+
+#[derive(Serialize)]
+struct Document<'a> {
+    schema: &'static str,
+    version: &'a str,
+    matrix: MatrixOf<'a>,
+    taken_at: &'a str,
+    examined: Examined<'a>,
+    verdict: &'a Verdict,
+    layers: &'a [LayerState],
+    findings: &'a [Finding],
+    ignored: &'a [Finding],
+    symptoms: [(); 0],
+    not_seen: &'a [String],
+    facts: &'a Facts,
+}
+
+#[derive(Serialize)]
+struct MatrixOf<'a> {
+    as_of: &'a str,
+    overlays: &'a [()],
+}
+
+#[derive(Serialize)]
+struct Examined<'a> {
+    kind: ConsumerKind,
+    what: &'a str,
+    why: &'a str,
+    also_found: &'a [String],
+}
+
+impl<'a> From<&'a Consumer> for Examined<'a> {
+    fn from(c: &'a Consumer) -> Self {
+        Self { kind: c.kind, what: &c.what, why: &c.why, also_found: &c.also_found }
+    }
+}
+
+/// The report as pretty-printed JSON with a final newline.
+pub fn render(report: &Report<'_>) -> serde_json::Result<String> {
+    let document = Document {
+        schema: SCHEMA,
+        version: env!("CARGO_PKG_VERSION"),
+        matrix: MatrixOf { as_of: report.matrix.as_of(), overlays: &[] },
+        taken_at: &report.facts.taken_at,
+        examined: (&report.facts.consumer).into(),
+        verdict: &report.diagnosis.verdict,
+        layers: &report.diagnosis.layers,
+        findings: &report.diagnosis.findings,
+        ignored: &[],
+        symptoms: [],
+        not_seen: &report.diagnosis.not_seen,
+        facts: report.facts,
+    };
+    serde_json::to_string_pretty(&document).map(|text| text + "\n")
+}
