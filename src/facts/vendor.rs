@@ -29,7 +29,7 @@ pub struct Confinement {
     pub no_new_privs: bool,
     /// /dev was read-only.
     pub read_only_dev: bool,
-    /// `CAP_MKNOD` and `CAP_SYS_MODULE` were given up.
+    /// `CAP_MKNOD`, `CAP_SYS_MODULE` and `CAP_SYS_ADMIN` are not held: given up, or never had.
     pub dropped_capabilities: bool,
 }
 
@@ -39,12 +39,16 @@ pub struct Confinement {
 pub struct LibraryAnswers {
     /// The file that was loaded.
     pub path: String,
-    /// The calls in the order in which they were made, `dlopen` first.
+    /// The calls in the order in which they were made, `dlopen` first. Calls that are made once a GPU are kept only
+    /// where they failed, printed or were slow.
     pub calls: Vec<Call>,
     /// How the child ended.
     pub end: ChildEnd,
     /// GPUs that it named.
     pub devices: Vec<DeviceAnswer>,
+    /// Why calls with side effects (init calls, `open()`) were not made although they were asked for: the child could
+    /// not be confined, and the host must not be changed.
+    pub withheld: Option<String>,
 }
 
 impl LibraryAnswers {
@@ -60,12 +64,16 @@ impl LibraryAnswers {
 
     /// The number that a call answered, where it succeeded.
     pub fn number(&self, name: &str) -> Option<i64> {
-        self.call(name).filter(|c| c.code == Some(0)).and_then(|c| c.number)
+        self.call(name)
+            .filter(|c| c.code == Some(0))
+            .and_then(|c| c.number)
     }
 
     /// The text that a call answered, where it succeeded.
     pub fn text(&self, name: &str) -> Option<&str> {
-        self.call(name).filter(|c| c.code == Some(0)).and_then(|c| c.text.as_deref())
+        self.call(name)
+            .filter(|c| c.code == Some(0))
+            .and_then(|c| c.text.as_deref())
     }
 }
 
@@ -75,7 +83,8 @@ impl LibraryAnswers {
 pub struct Call {
     /// `dlopen`, `cuInit`, `nvmlInit_v2` ...
     pub name: String,
-    /// The raw return code; `None` where the call did not come back or the symbol is missing.
+    /// The raw return code, 0 for a `dlopen` that succeeded; `None` where the call did not come back, the symbol is
+    /// missing or `dlopen` failed (then `text` says why).
     pub code: Option<i64>,
     /// The number it answered.
     pub number: Option<i64>,
@@ -147,7 +156,7 @@ pub struct DeviceAnswer {
     pub name: Option<String>,
     /// Compute capability.
     pub capability: Option<(u32, u32)>,
-    /// PCI address.
+    /// PCI address as /sys writes it: `0000:41:00.0`.
     pub address: Option<String>,
     /// `GPU-...`; redacted in reports.
     pub uuid: Option<String>,

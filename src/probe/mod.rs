@@ -1,1 +1,3 @@
 //! probes
+
+pub mod vendor;
