@@ -2,9 +2,14 @@
 //!
 //! It judges nothing and waits for nobody: the parent knows the deadline.
 
+#![expect(
+    clippy::redundant_closure_for_method_calls,
+    reason = "`call` is another method for each type of function: its path alone would be ambiguous"
+)]
+
 use std::fmt::Display;
 use std::io::{BufRead, BufReader, Read, Write};
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::AsFd;
 use std::os::unix::net::UnixStream;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
@@ -47,7 +52,7 @@ fn question() -> Option<(Ask, UnixStream)> {
         .ok()?;
     let (empty, _) = rustix::pipe::pipe().ok()?;
     rustix::stdio::dup2_stdin(empty).ok()?;
-    let socket = UnixStream::from(OwnedFd::from(socket));
+    let socket = UnixStream::from(socket);
     let mut line = String::new();
     BufReader::new((&socket).take(QUESTION_BYTES))
         .read_line(&mut line)
@@ -70,13 +75,17 @@ fn answer(ask: &Ask, out: UnixStream) {
     });
     match ask.kind {
         LibraryKind::Cuda => {
-            session.with_library(ask, |session, library| session.cuda(library, init))
+            session.with_library(ask, |session, library| {
+                session.cuda(library, init);
+            });
         }
         LibraryKind::Nvml => {
-            session.with_library(ask, |session, library| session.nvml(library, init))
+            session.with_library(ask, |session, library| {
+                session.nvml(library, init);
+            });
         }
         LibraryKind::Cudart => session.with_library(ask, |session, library| {
-            session.cudart(library, &ask.path, init)
+            session.cudart(library, &ask.path, init);
         }),
         LibraryKind::Nodes if init => session.nodes(&ask.nodes),
         LibraryKind::Nodes => {}
@@ -159,8 +168,8 @@ impl Session {
             .map(|text| text.chars().take(TEXT_CHARS).collect());
         let printed_to = rustix::fs::tell(std::io::stdout().as_fd()).unwrap_or(0);
         self.say(&Message::Answer(Answer {
-            ms,
             text,
+            ms,
             printed_to,
             ..answer
         }));
@@ -282,7 +291,7 @@ impl Session {
                     .get(library, &dl::CU_DEVICE_GET_PCI_BUS_ID, each, |f| {
                         f.call(device)
                     })
-                    .map(as_in_sysfs);
+                    .map(|address| as_in_sysfs(&address));
             }
             self.say(&Message::Device(said));
         }
@@ -332,7 +341,7 @@ impl Session {
                     .get(library, &dl::NVML_DEVICE_GET_PCI_INFO, each, |f| {
                         f.call(device)
                     })
-                    .map(as_in_sysfs);
+                    .map(|address| as_in_sysfs(&address));
                 said.capability = self
                     .get(library, &dl::NVML_DEVICE_GET_CAPABILITY, each, |f| {
                         f.call(device)
@@ -395,7 +404,7 @@ fn runtime_major(path: &str) -> Option<u32> {
 }
 
 /// `00000000:41:00.0` (NVML) and `0000:41:00.0` (CUDA) as /sys writes it; a domain of more than 16 bits stays as it is.
-fn as_in_sysfs(address: String) -> String {
+fn as_in_sysfs(address: &str) -> String {
     let address = address.to_ascii_lowercase();
     match address.strip_prefix("0000") {
         Some(rest) if rest.find(':') == Some(4) => rest.to_owned(),
@@ -462,7 +471,7 @@ mod tests {
             ("00010000:41:00.0", "00010000:41:00.0"),
             ("", ""),
         ] {
-            assert_eq!(as_in_sysfs(address.to_owned()), sysfs, "{address}");
+            assert_eq!(as_in_sysfs(address), sysfs, "{address}");
         }
         assert_eq!(errno_name(rustix::io::Errno::PERM), "EPERM");
         assert_eq!(

@@ -3,7 +3,8 @@
 //! Measured on the real libraries of 470, 535 and 550: `cuInit` and `nvmlInit` as root create, re-mode and re-own nodes in
 //! /dev and start nvidia-modprobe; as an ordinary user, or with /dev read-only, they answer the same and change nothing.
 //! Where root cannot have a read-only /dev, the answer is that calls with side effects must not be made; nothing here
-//! makes do with less.
+//! makes do with less. Nor with more: with all files read-only libcuda 550 answers 304 where it should answer 100, since it
+//! names its threads by writing to `/proc/self/task/*/comm` and takes a refusal for a failure (measured).
 
 #![expect(
     clippy::disallowed_methods,
@@ -22,6 +23,7 @@ use rustix::thread::{
     remove_capability_from_bounding_set, set_capabilities, set_no_new_privs,
 };
 
+use crate::error::plain_io;
 use crate::facts::Confinement;
 use crate::ffi;
 
@@ -43,7 +45,10 @@ pub(super) fn confine() -> (Confinement, Option<String>) {
     }
     if root {
         match read_only_dev() {
-            Ok(()) => had.read_only_dev = true,
+            Ok(()) => {
+                had.read_only_dev = true;
+                private_shared_memory();
+            }
             Err(why) => lacking.push(why),
         }
     }
@@ -51,6 +56,7 @@ pub(super) fn confine() -> (Confinement, Option<String>) {
         Ok(()) => had.dropped_capabilities = true,
         Err(e) => lacking.push(format!("giving up capabilities: {e}")),
     }
+    let lacking: Vec<String> = lacking.iter().map(|why| plain_io(why)).collect();
     let withheld = (!lacking.is_empty())
         .then(|| format!("the child could not be confined: {}", lacking.join("; ")));
     (had, withheld)
@@ -93,7 +99,6 @@ fn read_only_dev() -> Result<(), String> {
     if !is_read_only(Path::new("/dev")) {
         return Err("/dev did not become read-only".to_owned());
     }
-    private_shared_memory();
     Ok(())
 }
 
@@ -166,8 +171,9 @@ fn is_read_only(path: &Path) -> bool {
     rustix::fs::statvfs(path).is_ok_and(|s| s.f_flag.contains(StatVfsMountFlags::RDONLY))
 }
 
-/// Shared memory that is gone with the child: a library that wants some gets it, and leaves nothing behind. Where that is
-/// refused, /dev/shm is read-only like the rest of /dev.
+/// Shared memory that is gone with the child: a library that wants some gets it, and leaves nothing behind. Nor does it find
+/// anything there: libcuda 550 looks for `cuda_injection_path_shm`, by which any user could name a library for root to load
+/// (seen by strace). Where it is refused, /dev/shm is read-only like the rest of /dev.
 fn private_shared_memory() {
     let is_folder = std::fs::symlink_metadata("/dev/shm").is_ok_and(|m| m.is_dir());
     if is_folder
