@@ -17,7 +17,8 @@ use goblin::elf::{Elf, VerdefSection, VerneedSection, VersymSection};
 use gpudoctor::facts::{Call, Calls, ChildEnd, LibraryAnswers, Reading};
 use support::elf::{self, Machine, SharedObject, Symbol};
 use support::host::{self, Host};
-use support::layout::{Laid, is_module, lay_out};
+use support::layout::{Laid, lay_out};
+use support::library::is_module;
 use support::loader::{ENTRY_BYTES, EXTENSION_MAGIC, HEADER_BYTES, MAGIC, parse_line};
 use support::tree::Tree;
 
@@ -269,7 +270,8 @@ fn libraries_answer_as_the_host_says() {
         (
             "driver-too-old-for-cuda-13",
             "dlopen=0 cuDriverGetVersion=0:12040 cuInit=0 cuDeviceGetCount=0:1",
-            "dlopen=0 nvmlInit_v2=0 nvmlSystemGetDriverVersion=0:550.163.01 nvmlDeviceGetCount_v2=0:1",
+            "dlopen=0 nvmlInit_v2=0 nvmlSystemGetDriverVersion=0:550.163.01 \
+             nvmlSystemGetCudaDriverVersion_v2=0:12040 nvmlDeviceGetCount_v2=0:1 nvmlShutdown=0",
             &[
                 "dlopen=0 cudaRuntimeGetVersion=0:13000 cudaDriverGetVersion=0:12040 cudaGetDeviceCount=35",
             ],
@@ -277,7 +279,8 @@ fn libraries_answer_as_the_host_says() {
         (
             "healthy-compat-on-tesla-t4",
             "dlopen=0 cuDriverGetVersion=0:12090 cuInit=0 cuDeviceGetCount=0:1",
-            "dlopen=0 nvmlInit_v2=0 nvmlSystemGetDriverVersion=0:535.216.03 nvmlDeviceGetCount_v2=0:1",
+            "dlopen=0 nvmlInit_v2=0 nvmlSystemGetDriverVersion=0:535.216.03 \
+             nvmlSystemGetCudaDriverVersion_v2=0:12090 nvmlDeviceGetCount_v2=0:1 nvmlShutdown=0",
             &[
                 "dlopen=0 cudaRuntimeGetVersion=0:12090 cudaDriverGetVersion=0:12090 cudaGetDeviceCount=0:1",
             ],
@@ -285,7 +288,7 @@ fn libraries_answer_as_the_host_says() {
         (
             "driver-stub-in-ld-library-path",
             "dlopen=0 cuDriverGetVersion=34 cuInit=34",
-            "dlopen=0 nvmlInit_v2=0 nvmlSystemGetDriverVersion=0:530.30.02 nvmlDeviceGetCount_v2=0:1",
+            "dlopen=0 nvmlInit_v2=0 nvmlSystemGetDriverVersion=0:530.30.02 nvmlDeviceGetCount_v2=0:1 nvmlShutdown=0",
             &[
                 "dlopen=0 cudaRuntimeGetVersion=0:12010 cudaDriverGetVersion=34 cudaGetDeviceCount=34",
             ],
@@ -306,13 +309,15 @@ fn libraries_answer_as_the_host_says() {
         (
             "libcuda-empty",
             "dlopen=?:/usr/lib/x86_64-linux-gnu/libcuda.so.1: file too short",
-            "dlopen=0 nvmlInit_v2=0 nvmlSystemGetDriverVersion=0:999.88.77 nvmlDeviceGetCount_v2=0:1",
+            "dlopen=0 nvmlInit_v2=0 nvmlSystemGetDriverVersion=0:999.88.77 \
+             nvmlSystemGetCudaDriverVersion_v2=12 nvmlDeviceGetCount_v2=0:1 nvmlShutdown=0",
             &[],
         ),
         (
             "libcuda-hangs",
             "dlopen=0 cuDriverGetVersion=0:13000 cuInit=?",
-            "dlopen=0 nvmlInit_v2=0 nvmlSystemGetDriverVersion=0:999.88.77 nvmlDeviceGetCount_v2=0:1",
+            "dlopen=0 nvmlInit_v2=0 nvmlSystemGetDriverVersion=0:999.88.77 \
+             nvmlSystemGetCudaDriverVersion_v2=0:13000 nvmlDeviceGetCount_v2=0:1 nvmlShutdown=0",
             &[],
         ),
     ] {

@@ -20,5 +20,7 @@ pub mod answers;
 pub mod elf;
 pub mod host;
 pub mod layout;
+pub mod library;
 pub mod loader;
+pub mod python;
 pub mod tree;
