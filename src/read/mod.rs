@@ -1,1 +1,84 @@
-//! parsers
+//! Parsers of foreign bytes: `&str`, `&[u8]` or [`ReadAt`] in, plain values out.
+//!
+//! Whatever the bytes are, a parser answers: a value, `None`, or an error in words. It does not panic, and memory and
+//! work are bounded by constants that stand beside it. Nothing here knows paths, opens files, asks the environment or a
+//! clock, and nothing judges: `sysroot` hands the bytes in, `probe` makes facts of what comes out.
+
+pub mod cudart;
+mod dynamic;
+pub mod elf;
+mod etc;
+mod identity;
+mod kernel_log;
+pub mod kmod;
+pub mod ldcache;
+mod notes;
+mod packages;
+pub mod proc;
+pub mod pydist;
+mod symbols;
+#[cfg(test)]
+mod tests;
+pub mod window;
+
+pub use window::ReadAt;
+
+/// A small integer of little-endian or big-endian bytes, for the tables that no crate reads lazily.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Endian {
+    Little,
+    Big,
+}
+
+impl Endian {
+    /// The 16-bit number at `at`.
+    fn u16(self, bytes: &[u8], at: usize) -> Option<u16> {
+        let raw = *bytes.get(at..)?.first_chunk()?;
+        Some(match self {
+            Self::Little => u16::from_le_bytes(raw),
+            Self::Big => u16::from_be_bytes(raw),
+        })
+    }
+
+    /// The 32-bit number at `at`.
+    fn u32(self, bytes: &[u8], at: usize) -> Option<u32> {
+        let raw = *bytes.get(at..)?.first_chunk()?;
+        Some(match self {
+            Self::Little => u32::from_le_bytes(raw),
+            Self::Big => u32::from_be_bytes(raw),
+        })
+    }
+
+    /// The 64-bit number at `at`.
+    fn u64(self, bytes: &[u8], at: usize) -> Option<u64> {
+        let raw = *bytes.get(at..)?.first_chunk()?;
+        Some(match self {
+            Self::Little => u64::from_le_bytes(raw),
+            Self::Big => u64::from_be_bytes(raw),
+        })
+    }
+}
+
+/// Text up to the first NUL, or to the end; bytes that are no UTF-8 are replaced.
+fn text_to_nul(bytes: &[u8]) -> String {
+    let end = memchr::memchr(0, bytes).unwrap_or(bytes.len());
+    String::from_utf8_lossy(bytes.get(..end).unwrap_or_default()).into_owned()
+}
+
+/// The first `max` bytes of a text, or a few less where a letter would be cut in two.
+fn cut(text: &str, max: usize) -> &str {
+    let max = max.min(text.len());
+    (0..=max)
+        .rev()
+        .find_map(|end| text.get(..end))
+        .unwrap_or_default()
+}
+
+/// Bytes in lower-case hexadecimal.
+fn hexadecimal(bytes: &[u8]) -> String {
+    bytes
+        .iter()
+        .flat_map(|byte| [byte >> 4, byte & 15])
+        .filter_map(|digit| char::from_digit(digit.into(), 16))
+        .collect()
+}

@@ -1,0 +1,14 @@
+//! Names and metadata of Python and conda distributions.
+
+#![no_main]
+
+use gpudoctor::read::pydist;
+use libfuzzer_sys::fuzz_target;
+
+fuzz_target!(|bytes: &[u8]| {
+    let text = String::from_utf8_lossy(bytes);
+    let _ = pydist::from_dist_info_dir(&text);
+    let _ = pydist::from_conda_meta(&text);
+    let _ = pydist::metadata_name_version(&text);
+    let _ = pydist::pth_paths(&text);
+});
