@@ -1,1 +1,2 @@
 //! report
+pub mod escape;
