@@ -1,1 +1,0 @@
-//! redact: to be written.
