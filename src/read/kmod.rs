@@ -1,7 +1,8 @@
 //! Kernel module files: what `modinfo` would say, without calling it, and whether they are signed.
 //!
-//! An uncompressed module is read by its section table. A compressed one has to be unpacked from start to end, since
-//! its signature stands last: 50 to 100 MB for nvidia.ko, so about half a second; nothing of it is kept but a window.
+//! An uncompressed module is read by its section table, in 30 us. A compressed one has to be unpacked from start to end,
+//! since its signature stands last: nvidia.ko has 50 to 100 MB, of which each takes 4 ms (zstd, gzip) or 15 ms (xz), so
+//! ask only where the answer matters. Nothing of it is kept but a window.
 //! A signature is not verified.
 
 use std::io::{self, BufReader, Read};
