@@ -32,6 +32,9 @@ pub struct Confinement {
     pub no_new_privs: bool,
     /// /dev was read-only.
     pub read_only_dev: bool,
+    /// Root became an ordinary user for it, since /dev could not be made read-only: what that user may not open, root
+    /// might.
+    pub as_nobody: bool,
     /// `CAP_MKNOD`, `CAP_SYS_MODULE` and `CAP_SYS_ADMIN` are not held: given up, or never had.
     pub dropped_capabilities: bool,
 }
@@ -93,7 +96,7 @@ pub struct Call {
     pub number: Option<i64>,
     /// The text it answered, or the loader's message where `dlopen` or the symbol failed.
     pub text: Option<String>,
-    /// What it printed on stdout or stderr, at most 4 KiB.
+    /// What it printed on standard output, at most 4 KiB.
     pub printed: Option<String>,
     /// How long it took, in whole milliseconds; only kept from one second on, since a shorter time says nothing and
     /// would make two snapshots of one host differ.

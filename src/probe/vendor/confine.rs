@@ -49,9 +49,14 @@ pub(super) fn confine() -> (Confinement, Option<String>) {
                 had.read_only_dev = true;
                 private_shared_memory();
             }
-            Err(why) => lacking.push(why),
+            // An ordinary user cannot change nodes that root owns: in a container without CAP_SYS_ADMIN that is the way.
+            Err(why) => match become_nobody() {
+                Ok(()) => had.as_nobody = true,
+                Err(e) => lacking.push(format!("{why}; becoming an ordinary user: {e}")),
+            },
         }
     }
+    let root = rustix::process::geteuid().is_root();
     match give_up_capabilities(root) {
         Ok(()) => had.dropped_capabilities = true,
         Err(e) => lacking.push(format!("giving up capabilities: {e}")),
@@ -80,6 +85,19 @@ fn give_up_capabilities(root: bool) -> Result<(), Errno> {
     kept.permitted -= given_up;
     kept.inheritable -= given_up;
     set_capabilities(None, kept)
+}
+
+/// The overflow user and group of Linux, which own nothing.
+const NOBODY: u32 = 65534;
+
+/// Becomes an ordinary user without groups, for good. The child has one thread, so that the thread's ids are the process's.
+fn become_nobody() -> Result<(), Errno> {
+    use rustix::thread::{Gid, Uid, set_thread_groups, set_thread_res_gid, set_thread_res_uid};
+    let (user, group) = (Uid::from_raw(NOBODY), Gid::from_raw(NOBODY));
+    set_thread_groups(&[])?;
+    set_thread_res_gid(group, group, group)?;
+    set_thread_res_uid(user, user, user)?;
+    if rustix::process::geteuid().is_root() { Err(Errno::PERM) } else { Ok(()) }
 }
 
 /// Makes /dev and everything mounted below it read-only, in a mount namespace of its own.

@@ -60,7 +60,7 @@ impl Live {
         let printed = printed_file()
             .inspect_err(|e| log::debug!("what libraries print is not kept: {e}"))
             .ok();
-        let output = || match &printed {
+        let output = match &printed {
             Some(file) => file.try_clone().map_or_else(|_| Stdio::null(), Stdio::from),
             None => Stdio::null(),
         };
@@ -68,8 +68,9 @@ impl Live {
         command
             .arg(CHILD_ARGUMENT)
             .stdin(Stdio::from(OwnedFd::from(theirs)))
-            .stdout(output())
-            .stderr(output());
+            .stdout(output)
+            // Shims that share out GPUs talk there and work: only what stands in a program's own output is odd.
+            .stderr(Stdio::null());
         for (name, value) in &ask.env {
             match value {
                 Some(value) => command.env(name, value),
