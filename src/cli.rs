@@ -28,13 +28,19 @@ pub struct Cli {
 #[derive(Debug, Subcommand)]
 pub enum Command {
     /// Walk the layers of this machine and report which is at fault
-    #[command(after_help = "Examples:\n  gpudoctor check --format json\n  gpudoctor check --root /mnt/image        a machine's disk, read and never run\n  gpudoctor check --static                 load no vendor library, open no device")]
+    #[command(
+        after_help = "Examples:\n  gpudoctor check --format json\n  gpudoctor check --root /mnt/image        a machine's disk, read and never run\n  gpudoctor check --static                 load no vendor library, open no device"
+    )]
     Check(CheckArgs),
     /// Write down what was seen, as a file that any machine can judge
-    #[command(after_help = "Example:\n  gpudoctor snapshot -o host.json && gpudoctor check --from host.json")]
+    #[command(
+        after_help = "Example:\n  gpudoctor snapshot -o host.json && gpudoctor check --from host.json"
+    )]
     Snapshot(SnapshotArgs),
     /// Explain a finding: what it means, how it is detected, causes and fixes
-    #[command(after_help = "Examples:\n  gpudoctor explain driver-too-old\n  gpudoctor explain --list")]
+    #[command(
+        after_help = "Examples:\n  gpudoctor explain driver-too-old\n  gpudoctor explain --list"
+    )]
     Explain(ExplainArgs),
 }
 
@@ -153,7 +159,7 @@ pub enum Format {
 /// When to colour.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
 pub enum Color {
-    /// On a terminal, unless NO_COLOR is set
+    /// On a terminal, unless `NO_COLOR` is set
     #[default]
     Auto,
     /// Always

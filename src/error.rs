@@ -28,7 +28,11 @@ pub enum Error {
 impl Error {
     /// An error about a file.
     pub fn file(operation: &'static str, path: &Path, reason: impl std::fmt::Display) -> Self {
-        Self::File { operation, path: path.to_owned(), reason: plain_io(&reason.to_string()) }
+        Self::File {
+            operation,
+            path: path.to_owned(),
+            reason: plain_io(&reason.to_string()),
+        }
     }
 }
 

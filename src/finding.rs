@@ -58,7 +58,11 @@ pub struct Fix {
 impl Fix {
     /// A fix at a layer.
     pub fn at(layer: Layer, summary: impl Into<String>) -> Self {
-        Self { layer: Some(layer), summary: summary.into(), ..Self::default() }
+        Self {
+            layer: Some(layer),
+            summary: summary.into(),
+            ..Self::default()
+        }
     }
 
     /// A command to type; `words` are shell-quoted.
@@ -99,17 +103,29 @@ impl Fix {
 
 /// Joins words to a command line that a POSIX shell reads as those very words.
 pub fn shell_line(words: &[&str]) -> String {
-    words.iter().map(|w| shell_quote(w)).collect::<Vec<_>>().join(" ")
+    words
+        .iter()
+        .map(|w| shell_quote(w))
+        .collect::<Vec<_>>()
+        .join(" ")
 }
 
 /// One word, quoted where a shell would read it otherwise. A leading `~/` (a redacted home) stays outside the quotes.
 pub fn shell_quote(word: &str) -> String {
-    let plain = |w: &str| !w.is_empty() && w.chars().all(|c| c.is_ascii_alphanumeric() || "-_./=+:@%,".contains(c));
+    let plain = |w: &str| {
+        !w.is_empty()
+            && w.chars()
+                .all(|c| c.is_ascii_alphanumeric() || "-_./=+:@%,".contains(c))
+    };
     if plain(word) {
         return word.to_owned();
     }
     if let Some(rest) = word.strip_prefix("~/") {
-        return if plain(rest) { word.to_owned() } else { format!("~/{}", shell_quote(rest)) };
+        return if plain(rest) {
+            word.to_owned()
+        } else {
+            format!("~/{}", shell_quote(rest))
+        };
     }
     // Control characters cannot be typed and would be acted on by a terminal: shown escaped inside the quotes.
     let mut quoted = String::from("'");
@@ -212,8 +228,17 @@ impl Finding {
 
     /// A piece of evidence.
     #[must_use]
-    pub fn evidence(mut self, what: impl Into<String>, value: impl Into<String>, source: impl Into<String>) -> Self {
-        self.evidence.push(Evidence { what: what.into(), value: value.into(), source: source.into() });
+    pub fn evidence(
+        mut self,
+        what: impl Into<String>,
+        value: impl Into<String>,
+        source: impl Into<String>,
+    ) -> Self {
+        self.evidence.push(Evidence {
+            what: what.into(),
+            value: value.into(),
+            source: source.into(),
+        });
         self
     }
 
@@ -254,7 +279,10 @@ mod tests {
         assert_eq!(shell_line(&["cat", "/dev/nvidia0"]), "cat /dev/nvidia0");
         assert_eq!(shell_quote("$(id)"), "'$(id)'");
         assert_eq!(shell_quote("it's"), "'it'\\''s'");
-        assert_eq!(shell_quote("a\n::error::\u{1b}[2J"), "'a\\n::error::\\u{1b}[2J'");
+        assert_eq!(
+            shell_quote("a\n::error::\u{1b}[2J"),
+            "'a\\n::error::\\u{1b}[2J'"
+        );
         assert_eq!(shell_quote("~/my env/bin"), "~/'my env/bin'");
         assert_eq!(shell_quote(""), "''");
     }

@@ -5,7 +5,10 @@
 //! device would block or act), by `pread`, never by mapping, and never more than the cap that the caller names.
 //! This file knows paths and bytes; what the bytes mean is `read`'s business.
 
-#![expect(clippy::disallowed_methods, reason = "this is the one place that touches the file system for probes")]
+#![expect(
+    clippy::disallowed_methods,
+    reason = "this is the one place that touches the file system for probes"
+)]
 
 use std::ffi::OsString;
 use std::fs::{self, File, Metadata};
@@ -140,45 +143,17 @@ impl Sysroot {
 
     /// The path on this machine's disk: the last component a link or not (`follow`).
     fn locate(&self, path: &str, follow: bool) -> io::Result<PathBuf> {
-        let Some(root) = &self.root else { return Ok(PathBuf::from(path)) };
-        Ok(root.join(self.walk(root, Path::new(path), follow)?))
-    }
-
-    /// Resolves links inside the root; the result is relative to it.
-    fn walk(&self, root: &Path, path: &Path, follow: bool) -> io::Result<PathBuf> {
-        let mut done = PathBuf::new();
-        let mut todo: Vec<OsString> = components(path);
-        todo.reverse();
-        let mut links = 0;
-        while let Some(part) = todo.pop() {
-            if part == ".." {
-                done.pop();
-                continue;
-            }
-            let here = root.join(&done).join(&part);
-            let is_link = (follow || !todo.is_empty()) && watched(&here, || fs::symlink_metadata(&here)).is_ok_and(|m| m.is_symlink());
-            if !is_link {
-                done.push(part);
-                continue;
-            }
-            links += 1;
-            if links > MAX_LINKS {
-                return Err(io::Error::other("too many levels of symbolic links"));
-            }
-            let target = fs::read_link(&here)?;
-            if target.is_absolute() {
-                done = PathBuf::new();
-            }
-            todo.extend(components(&target).into_iter().rev());
-        }
-        Ok(done)
+        let Some(root) = &self.root else {
+            return Ok(PathBuf::from(path));
+        };
+        Ok(root.join(walk(root, Path::new(path), follow)?))
     }
 
     /// Where a path leads in the end, as a path of that machine.
     pub fn real_path(&self, path: &str) -> Reading<String> {
         let resolved = match &self.root {
             None => watched(Path::new(path), || fs::canonicalize(path)),
-            Some(root) => self.walk(root, Path::new(path), true).and_then(|p| {
+            Some(root) => walk(root, Path::new(path), true).and_then(|p| {
                 fs::symlink_metadata(root.join(&p))?;
                 Ok(Path::new("/").join(p))
             }),
@@ -188,13 +163,17 @@ impl Sysroot {
 
     /// What `stat` says, links followed.
     pub fn stat(&self, path: &str) -> Reading<Stat> {
-        let found = self.locate(path, true).and_then(|p| watched(&p, || fs::metadata(&p)));
+        let found = self
+            .locate(path, true)
+            .and_then(|p| watched(&p, || fs::metadata(&p)));
         reading(path, found.map(|m| Stat::from(&m)))
     }
 
     /// What `lstat` says: of the link itself where it is one.
     pub fn lstat(&self, path: &str) -> Reading<Stat> {
-        let found = self.locate(path, false).and_then(|p| watched(&p, || fs::symlink_metadata(&p)));
+        let found = self
+            .locate(path, false)
+            .and_then(|p| watched(&p, || fs::symlink_metadata(&p)));
         reading(path, found.map(|m| Stat::from(&m)))
     }
 
@@ -205,7 +184,9 @@ impl Sysroot {
 
     /// The text of a link.
     pub fn link(&self, path: &str) -> Reading<String> {
-        let found = self.locate(path, false).and_then(|p| watched(&p, || fs::read_link(&p)));
+        let found = self
+            .locate(path, false)
+            .and_then(|p| watched(&p, || fs::read_link(&p)));
         reading(path, found.map(|t| t.to_string_lossy().into_owned()))
     }
 
@@ -228,7 +209,10 @@ impl Sysroot {
 
     /// Opens a regular file for reading by offset.
     pub fn file(&self, path: &str) -> Reading<RegularFile> {
-        reading(path, self.locate(path, true).and_then(|p| RegularFile::open(&p)))
+        reading(
+            path,
+            self.locate(path, true).and_then(|p| RegularFile::open(&p)),
+        )
     }
 
     /// The bytes of a file, at most `cap`. Files of /proc and /sys have no size: they are read until they end.
@@ -273,11 +257,43 @@ impl Sysroot {
 
     /// The text of a file, at most `cap` bytes.
     pub fn text_up_to(&self, path: &str, cap: usize) -> Reading<String> {
-        self.bytes(path, cap).map(|bytes| match String::from_utf8(bytes) {
-            Ok(text) => text,
-            Err(e) => String::from_utf8_lossy(e.as_bytes()).into_owned(),
-        })
+        self.bytes(path, cap)
+            .map(|bytes| match String::from_utf8(bytes) {
+                Ok(text) => text,
+                Err(e) => String::from_utf8_lossy(e.as_bytes()).into_owned(),
+            })
     }
+}
+
+/// Resolves links inside the root; the result is relative to it.
+fn walk(root: &Path, path: &Path, follow: bool) -> io::Result<PathBuf> {
+    let mut done = PathBuf::new();
+    let mut todo: Vec<OsString> = components(path);
+    todo.reverse();
+    let mut links = 0;
+    while let Some(part) = todo.pop() {
+        if part == ".." {
+            done.pop();
+            continue;
+        }
+        let here = root.join(&done).join(&part);
+        let is_link = (follow || !todo.is_empty())
+            && watched(&here, || fs::symlink_metadata(&here)).is_ok_and(|m| m.is_symlink());
+        if !is_link {
+            done.push(part);
+            continue;
+        }
+        links += 1;
+        if links > MAX_LINKS {
+            return Err(io::Error::other("too many levels of symbolic links"));
+        }
+        let target = fs::read_link(&here)?;
+        if target.is_absolute() {
+            done = PathBuf::new();
+        }
+        todo.extend(components(&target).into_iter().rev());
+    }
+    Ok(done)
 }
 
 /// The components of a path below its root, `.` left out.
@@ -295,7 +311,14 @@ fn components(path: &Path) -> Vec<OsString> {
 fn reading<T>(path: &str, result: io::Result<T>) -> Reading<T> {
     match result {
         Ok(value) => Reading::present(value, path),
-        Err(e) if matches!(e.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory) => Reading::absent(path),
+        Err(e)
+            if matches!(
+                e.kind(),
+                io::ErrorKind::NotFound | io::ErrorKind::NotADirectory
+            ) =>
+        {
+            Reading::absent(path)
+        }
         Err(e) => {
             let reason = format!("{path}: {}", plain_io(&e.to_string()).to_lowercase());
             log::debug!("{reason}");
@@ -318,12 +341,23 @@ impl RegularFile {
         watched(path, || {
             let before = fs::metadata(path)?;
             if !before.is_file() {
-                return Err(io::Error::other(if before.is_dir() { "is a folder" } else { "is no regular file" }));
+                return Err(io::Error::other(if before.is_dir() {
+                    "is a folder"
+                } else {
+                    "is no regular file"
+                }));
             }
             let flags = rustix::fs::OFlags::NONBLOCK | rustix::fs::OFlags::NOCTTY;
-            let file = fs::OpenOptions::new().read(true).custom_flags(flags.bits().cast_signed()).open(path)?;
+            let file = fs::OpenOptions::new()
+                .read(true)
+                .custom_flags(flags.bits().cast_signed())
+                .open(path)?;
             let size_bytes = file.metadata()?.size();
-            Ok(Self { file, size_bytes, path: path.to_owned() })
+            Ok(Self {
+                file,
+                size_bytes,
+                path: path.to_owned(),
+            })
         })
     }
 
@@ -348,7 +382,11 @@ impl ReadAt for RegularFile {
 
 /// Joins a folder and a name.
 pub fn join(dir: &str, name: &str) -> String {
-    if dir.ends_with('/') { format!("{dir}{name}") } else { format!("{dir}/{name}") }
+    if dir.ends_with('/') {
+        format!("{dir}{name}")
+    } else {
+        format!("{dir}/{name}")
+    }
 }
 
 /// The folder of a path.
@@ -390,7 +428,10 @@ mod tests {
         symlink("loop", root.join("loop")).unwrap();
         let sysroot = Sysroot::at(&root).unwrap();
         assert_eq!(sysroot.text("/lib/absolute").value().unwrap(), "inside");
-        assert_eq!(sysroot.real_path("/lib/absolute").value().unwrap(), "/etc/inside");
+        assert_eq!(
+            sysroot.real_path("/lib/absolute").value().unwrap(),
+            "/etc/inside"
+        );
         assert!(sysroot.text("/usr/lib/escape").is_absent());
         assert!(sysroot.text("/usr/lib/outside").is_absent());
         assert!(sysroot.text("/../secret").is_absent());
@@ -403,7 +444,14 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let sysroot = Sysroot::at(dir.path()).unwrap();
         fs::create_dir(dir.path().join("folder")).unwrap();
-        rustix::fs::mknodat(rustix::fs::CWD, dir.path().join("fifo"), rustix::fs::FileType::Fifo, 0o666.into(), 0).unwrap();
+        rustix::fs::mknodat(
+            rustix::fs::CWD,
+            dir.path().join("fifo"),
+            rustix::fs::FileType::Fifo,
+            0o666.into(),
+            0,
+        )
+        .unwrap();
         assert!(sysroot.text("/folder").is_unreadable());
         assert!(sysroot.text("/fifo").is_unreadable());
         assert!(sysroot.text("/nothing").is_absent());

@@ -40,23 +40,40 @@ impl Version {
             parts.push(number.parse().ok()?);
             rest = after;
             match rest.strip_prefix('.') {
-                Some(next) if parts.len() < MAX_PARTS && next.starts_with(|c: char| c.is_ascii_digit()) => rest = next,
+                Some(next)
+                    if parts.len() < MAX_PARTS
+                        && next.starts_with(|c: char| c.is_ascii_digit()) =>
+                {
+                    rest = next;
+                }
                 _ => break,
             }
         }
-        if parts.is_empty() { None } else { Some(Self { parts, text: text.to_owned() }) }
+        if parts.is_empty() {
+            None
+        } else {
+            Some(Self {
+                parts,
+                text: text.to_owned(),
+            })
+        }
     }
 
     /// The version that a CUDA integer stands for: `1000 * major + 10 * minor`, as `cuDriverGetVersion` and
     /// `cudaRuntimeGetVersion` answer it. 12040 is 12.4.
     pub fn from_cuda_level(level: u32) -> Self {
         let (major, minor) = (level / 1000, level % 1000 / 10);
-        Self { parts: vec![major, minor], text: format!("{major}.{minor}") }
+        Self {
+            parts: vec![major, minor],
+            text: format!("{major}.{minor}"),
+        }
     }
 
     /// The CUDA integer of a toolkit version: 12.4.1 is 12040.
     pub fn cuda_level(&self) -> u32 {
-        self.major().saturating_mul(1000).saturating_add(self.minor().saturating_mul(10))
+        self.major()
+            .saturating_mul(1000)
+            .saturating_add(self.minor().saturating_mul(10))
     }
 
     /// The first number: a driver's branch, a toolkit's major version.
@@ -112,7 +129,10 @@ impl FromStr for Version {
 impl Ord for Version {
     fn cmp(&self, other: &Self) -> Ordering {
         let parts = self.parts.len().max(other.parts.len());
-        (0..parts).map(|i| self.part(i).cmp(&other.part(i))).find(|o| o.is_ne()).unwrap_or(Ordering::Equal)
+        (0..parts)
+            .map(|i| self.part(i).cmp(&other.part(i)))
+            .find(|o| o.is_ne())
+            .unwrap_or(Ordering::Equal)
     }
 }
 

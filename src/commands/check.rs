@@ -29,18 +29,39 @@ pub(super) fn matrix(overlay: Option<&Path>) -> Result<Matrix, Error> {
     }
 }
 
-fn render(args: &CheckArgs, facts: &Facts, matrix: &Matrix, diagnosis: &Diagnosis) -> Result<String, Error> {
-    let report = Report { facts, matrix, diagnosis };
+fn render(
+    args: &CheckArgs,
+    facts: &Facts,
+    matrix: &Matrix,
+    diagnosis: &Diagnosis,
+) -> Result<String, Error> {
+    let report = Report {
+        facts,
+        matrix,
+        diagnosis,
+    };
     match args.format {
         Format::Json => json::render(&report).map_err(|e| Error::Output(e.into())),
-        Format::Text => Ok(text::render(&report, text::Options { width: terminal::width(), color: terminal::color(args.color), verbose: args.verbose, quiet: args.quiet })),
+        Format::Text => Ok(text::render(
+            &report,
+            text::Options {
+                width: terminal::width(),
+                color: terminal::color(args.color),
+                verbose: args.verbose,
+                quiet: args.quiet,
+            },
+        )),
     }
 }
 
 /// 1 where something is at or above the threshold. That something could not be told counts only on request, and where
 /// a GPU was demanded.
 fn exit_code(args: &CheckArgs, diagnosis: &Diagnosis) -> u8 {
-    let found = diagnosis.findings.iter().any(|f| args.fail_on.fails(f.severity));
-    let unknown = diagnosis.verdict.status == Status::Unknown && (args.fail_on == FailOn::Unknown || args.expect_gpu && args.fail_on != FailOn::Never);
+    let found = diagnosis
+        .findings
+        .iter()
+        .any(|f| args.fail_on.fails(f.severity));
+    let unknown = diagnosis.verdict.status == Status::Unknown
+        && (args.fail_on == FailOn::Unknown || args.expect_gpu && args.fail_on != FailOn::Never);
     u8::from(found || unknown)
 }

@@ -14,11 +14,22 @@ pub(super) fn run(args: &ExplainArgs) -> Result<u8, Error> {
         return Ok(0);
     };
     if let Some(rule) = rules::by_id(what.trim()) {
-        print(&format!("{}\n\nlayer at fault: {}    worst severity: {}\n", rule.page.trim_end(), rule.layer, rule.severity.id()))?;
+        print(&format!(
+            "{}\n\nlayer at fault: {}    worst severity: {}\n",
+            rule.page.trim_end(),
+            rule.layer,
+            rule.severity.id()
+        ))?;
         return Ok(0);
     }
     let mut text = format!("nothing is known about `{}`\n", escape::terminal(what));
-    let close: Vec<&str> = rules::all().map(|r| r.id).filter(|id| what.split(['-', ' ', '_']).any(|word| word.len() > 3 && id.contains(&word.to_lowercase()))).collect();
+    let close: Vec<&str> = rules::all()
+        .map(|r| r.id)
+        .filter(|id| {
+            what.split(['-', ' ', '_'])
+                .any(|word| word.len() > 3 && id.contains(&word.to_lowercase()))
+        })
+        .collect();
     if close.is_empty() {
         text.push_str("`gpudoctor explain --list` lists what is\n");
     } else {
@@ -32,8 +43,18 @@ pub(super) fn run(args: &ExplainArgs) -> Result<u8, Error> {
 fn list() -> String {
     let mut text = String::new();
     for rule in rules::all() {
-        let title = rule.page.lines().find(|line| !line.is_empty() && !line.starts_with('#')).unwrap_or_default();
-        let _ = writeln!(text, "{:<12} {:<8} {:<36} {title}", rule.layer, rule.severity.id(), rule.id);
+        let title = rule
+            .page
+            .lines()
+            .find(|line| !line.is_empty() && !line.starts_with('#'))
+            .unwrap_or_default();
+        let _ = writeln!(
+            text,
+            "{:<12} {:<8} {:<36} {title}",
+            rule.layer,
+            rule.severity.id(),
+            rule.id
+        );
     }
     text
 }

@@ -17,7 +17,12 @@ impl Log for Stderr {
     fn log(&self, record: &Record<'_>) {
         if self.enabled(record.metadata()) {
             let line = crate::report::escape::terminal(&record.args().to_string()).into_owned();
-            let _ = writeln!(std::io::stderr(), "{:>5} {}: {line}", record.level(), record.target());
+            let _ = writeln!(
+                std::io::stderr(),
+                "{:>5} {}: {line}",
+                record.level(),
+                record.target()
+            );
         }
     }
 
@@ -26,7 +31,10 @@ impl Log for Stderr {
 
 /// Starts logging where it is asked for.
 pub fn start() {
-    let level = std::env::var("GPUDOCTOR_LOG").ok().and_then(|text| text.parse().ok()).unwrap_or(LevelFilter::Off);
+    let level = std::env::var("GPUDOCTOR_LOG")
+        .ok()
+        .and_then(|text| text.parse().ok())
+        .unwrap_or(LevelFilter::Off);
     if level != LevelFilter::Off && log::set_logger(&Stderr).is_ok() {
         log::set_max_level(level);
     }

@@ -2,7 +2,10 @@
 //!
 //! This is where the caller's world is read - environment, working folder, terminal, clock - and handed on as data.
 
-#![expect(clippy::disallowed_methods, reason = "commands read the caller's environment and write what they were asked to write")]
+#![expect(
+    clippy::disallowed_methods,
+    reason = "commands read the caller's environment and write what they were asked to write"
+)]
 
 mod check;
 mod explain;
@@ -37,7 +40,10 @@ pub fn run(cli: Cli) -> Result<u8, Error> {
 /// Writes to standard output. A reader that went away is no error: the exit code says what was found all the same.
 fn print(text: &str) -> Result<(), Error> {
     let mut stdout = io::stdout().lock();
-    match stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush()) {
+    match stdout
+        .write_all(text.as_bytes())
+        .and_then(|()| stdout.flush())
+    {
         Err(e) if e.kind() == io::ErrorKind::BrokenPipe => Ok(()),
         other => other.map_err(Error::Output),
     }
@@ -55,12 +61,26 @@ fn look(args: &LookArgs) -> Result<Facts, Error> {
         Some(dir) => Sysroot::at(dir)?,
         None => Sysroot::live(),
     };
-    let environment: Option<BTreeMap<String, String>> = live.then(|| std::env::vars_os().filter_map(|(name, value)| Some((name.into_string().ok()?, value.to_string_lossy().into_owned()))).collect());
-    let working_folder = if live { std::env::current_dir().ok().map(|dir| path_text(&dir)) } else { None };
+    let environment: Option<BTreeMap<String, String>> = live.then(|| {
+        std::env::vars_os()
+            .filter_map(|(name, value)| {
+                Some((
+                    name.into_string().ok()?,
+                    value.to_string_lossy().into_owned(),
+                ))
+            })
+            .collect()
+    });
+    let working_folder = if live {
+        std::env::current_dir().ok().map(|dir| path_text(&dir))
+    } else {
+        None
+    };
     let python_env = match &args.python_env {
         // Under another root the path is that machine's.
         Some(prefix) if live => {
-            let absolute = std::path::absolute(prefix).map_err(|e| Error::file("read", prefix, e))?;
+            let absolute =
+                std::path::absolute(prefix).map_err(|e| Error::file("read", prefix, e))?;
             if !absolute.is_dir() {
                 return Err(Error::file("read", prefix, "no such folder"));
             }
@@ -85,12 +105,18 @@ fn look(args: &LookArgs) -> Result<Facts, Error> {
         timeout: Duration::from_secs(args.timeout),
         uname: live.then(|| {
             let uname = rustix::system::uname();
-            (uname.release().to_string_lossy().into_owned(), uname.machine().to_string_lossy().into_owned())
+            (
+                uname.release().to_string_lossy().into_owned(),
+                uname.machine().to_string_lossy().into_owned(),
+            )
         }),
         user: live.then(user),
-        taken_at: jiff::Timestamp::now().strftime("%Y-%m-%dT%H:%M:%SZ").to_string(),
+        taken_at: jiff::Timestamp::now()
+            .strftime("%Y-%m-%dT%H:%M:%SZ")
+            .to_string(),
         redact: !args.no_redact,
-        launcher: Launcher::own().map_err(|e| Error::Usage(format!("cannot find gpudoctor's own program file: {e}")))?,
+        launcher: Launcher::own()
+            .map_err(|e| Error::Usage(format!("cannot find gpudoctor's own program file: {e}")))?,
         say: terminal::say,
     };
     Ok(with_watch(|| probe::take(&request)))
@@ -101,7 +127,14 @@ fn user() -> User {
     User {
         uid: rustix::process::geteuid().as_raw(),
         gid: rustix::process::getegid().as_raw(),
-        groups: rustix::process::getgroups().map(|groups| groups.into_iter().map(rustix::process::Gid::as_raw).collect()).unwrap_or_default(),
+        groups: rustix::process::getgroups()
+            .map(|groups| {
+                groups
+                    .into_iter()
+                    .map(rustix::process::Gid::as_raw)
+                    .collect()
+            })
+            .unwrap_or_default(),
     }
 }
 
@@ -111,7 +144,9 @@ fn with_watch<T>(work: impl FnOnce() -> T) -> T {
     let (done, waiting) = std::sync::mpsc::channel::<()>();
     let watch = std::thread::spawn(move || {
         let mut said = None;
-        while let Err(std::sync::mpsc::RecvTimeoutError::Timeout) = waiting.recv_timeout(Duration::from_secs(1)) {
+        while let Err(std::sync::mpsc::RecvTimeoutError::Timeout) =
+            waiting.recv_timeout(Duration::from_secs(1))
+        {
             if let Some(path) = waiting_for(PATIENCE_S).filter(|path| said.as_ref() != Some(path)) {
                 terminal::say(&format!("still waiting for {path}"));
                 said = Some(path);

@@ -35,7 +35,10 @@ fn write(path: &Path, text: &str) -> Result<(), Error> {
     if path.exists() && !path.is_file() {
         return fs::write(path, text).map_err(|e| Error::file("write", path, e));
     }
-    let mut name = path.file_name().map(std::ffi::OsStr::to_owned).ok_or_else(|| Error::file("write", path, "no file name"))?;
+    let mut name = path
+        .file_name()
+        .map(std::ffi::OsStr::to_owned)
+        .ok_or_else(|| Error::file("write", path, "no file name"))?;
     name.push(format!(".{}.tmp", std::process::id()));
     let beside = path.with_file_name(name);
     let written = fs::write(&beside, text).and_then(|()| fs::rename(&beside, path));
@@ -46,18 +49,27 @@ fn write(path: &Path, text: &str) -> Result<(), Error> {
 }
 
 /// Reads a snapshot, or the facts of a JSON report.
-#[expect(clippy::disallowed_methods, reason = "the file that was named on the command line")]
+#[expect(
+    clippy::disallowed_methods,
+    reason = "the file that was named on the command line"
+)]
 pub(super) fn read(path: &Path) -> Result<Facts, Error> {
     let refused = |reason: String| Error::file("read", path, reason);
     let mut bytes = Vec::new();
     if path == Path::new("-") {
-        std::io::stdin().lock().take(CAP).read_to_end(&mut bytes).map_err(|e| refused(e.to_string()))?;
+        std::io::stdin()
+            .lock()
+            .take(CAP)
+            .read_to_end(&mut bytes)
+            .map_err(|e| refused(e.to_string()))?;
     } else {
         let file = fs::File::open(path).map_err(|e| refused(e.to_string()))?;
         if file.metadata().is_ok_and(|m| m.is_dir()) {
             return Err(refused("is a folder, not a snapshot".to_owned()));
         }
-        file.take(CAP).read_to_end(&mut bytes).map_err(|e| refused(e.to_string()))?;
+        file.take(CAP)
+            .read_to_end(&mut bytes)
+            .map_err(|e| refused(e.to_string()))?;
     }
     parse(&bytes).map_err(refused)
 }
@@ -78,12 +90,23 @@ fn parse(bytes: &[u8]) -> Result<Facts, String> {
     if bytes.is_empty() {
         return Err("is empty, no snapshot".to_owned());
     }
-    let Schema { schema } = serde_json::from_slice(bytes).map_err(|e| format!("is no snapshot: {e}"))?;
+    let Schema { schema } =
+        serde_json::from_slice(bytes).map_err(|e| format!("is no snapshot: {e}"))?;
     let facts = match schema.as_deref() {
         Some(SCHEMA) => serde_json::from_slice(bytes),
         Some(json::SCHEMA) => serde_json::from_slice::<ReportFacts>(bytes).map(|r| r.facts),
-        Some(other) => return Err(format!("has the schema `{}`, and `{SCHEMA}` or `{}` is wanted", other.escape_debug(), json::SCHEMA)),
-        None => return Err(format!("is no snapshot: it has no `schema` (`{SCHEMA}` is wanted)")),
+        Some(other) => {
+            return Err(format!(
+                "has the schema `{}`, and `{SCHEMA}` or `{}` is wanted",
+                other.escape_debug(),
+                json::SCHEMA
+            ));
+        }
+        None => {
+            return Err(format!(
+                "is no snapshot: it has no `schema` (`{SCHEMA}` is wanted)"
+            ));
+        }
     };
     facts.map_err(|e| format!("is no snapshot that can be used: {e}"))
 }

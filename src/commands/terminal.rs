@@ -1,6 +1,9 @@
 //! What the caller's terminal is like, and talking to it: colour, width, and words on standard error.
 
-#![expect(clippy::disallowed_methods, reason = "the terminal's width and the wish for colour are in the environment")]
+#![expect(
+    clippy::disallowed_methods,
+    reason = "the terminal's width and the wish for colour are in the environment"
+)]
 
 use std::io::{IsTerminal as _, Write as _};
 
@@ -34,7 +37,9 @@ pub(super) fn color(when: Color) -> bool {
 /// The width to wrap at.
 pub(super) fn width() -> usize {
     if std::io::stdout().is_terminal() {
-        rustix::termios::tcgetwinsize(std::io::stdout()).map_or(WIDTH, |size| usize::from(size.ws_col)).clamp(40, WIDEST)
+        rustix::termios::tcgetwinsize(std::io::stdout())
+            .map_or(WIDTH, |size| usize::from(size.ws_col))
+            .clamp(40, WIDEST)
     } else {
         WIDTH
     }

@@ -89,7 +89,11 @@ const NOT_EXAMINED: &[Layer] = &[Layer::Libraries, Layer::Framework, Layer::Tool
 
 /// Runs the rules and links what they find.
 pub fn diagnose(facts: &Facts, matrix: &Matrix, expect_gpu: bool) -> Diagnosis {
-    let ctx = Ctx { facts, matrix, expect_gpu };
+    let ctx = Ctx {
+        facts,
+        matrix,
+        expect_gpu,
+    };
     let mut findings: Vec<Finding> = Vec::new();
     let mut symptoms: Vec<(&Rule, Finding, String)> = Vec::new();
     let mut unknown: Vec<(&Rule, Vec<String>)> = Vec::new();
@@ -112,25 +116,47 @@ pub fn diagnose(facts: &Facts, matrix: &Matrix, expect_gpu: bool) -> Diagnosis {
     }
     link(&mut findings);
     let findings = in_telling_order(findings);
-    let layers: Vec<LayerState> = Layer::ALL.into_iter().map(|layer| layer_state(&ctx, layer, &findings, &unknown, &unexplained)).collect();
-    let not_seen = unknown.iter().filter(|(rule, _)| rule.need == Need::Detail).flat_map(|(_, missing)| missing.clone()).fold(Vec::new(), |mut all, reason| {
-        if !all.contains(&reason) {
-            all.push(reason);
-        }
-        all
-    });
-    Diagnosis { verdict: verdict(&ctx, &findings, &layers), layers, findings, not_seen }
+    let layers: Vec<LayerState> = Layer::ALL
+        .into_iter()
+        .map(|layer| layer_state(&ctx, layer, &findings, &unknown, &unexplained))
+        .collect();
+    let not_seen = unknown
+        .iter()
+        .filter(|(rule, _)| rule.need == Need::Detail)
+        .flat_map(|(_, missing)| missing.clone())
+        .fold(Vec::new(), |mut all, reason| {
+            if !all.contains(&reason) {
+                all.push(reason);
+            }
+            all
+        });
+    Diagnosis {
+        verdict: verdict(&ctx, &findings, &layers),
+        layers,
+        findings,
+        not_seen,
+    }
 }
 
 /// The finding that explains another, by the table of its rule: the first id that was found, at least as bad.
 fn cause_of<'a>(finding: &Finding, all: &'a [Finding]) -> Option<&'a Finding> {
     let rule = rules::by_id(&finding.id)?;
-    rule.follows_from.iter().find_map(|id| all.iter().find(|c| c.id == *id && c.key != finding.key && c.severity >= finding.severity && c.severity > Severity::Note))
+    rule.follows_from.iter().find_map(|id| {
+        all.iter().find(|c| {
+            c.id == *id
+                && c.key != finding.key
+                && c.severity >= finding.severity
+                && c.severity > Severity::Note
+        })
+    })
 }
 
 /// Sets `caused_by`. The table of causes has no cycle (a test holds that), so neither have the links.
 fn link(findings: &mut [Finding]) {
-    let causes: Vec<Option<String>> = findings.iter().map(|f| cause_of(f, findings).map(|c| c.key.clone())).collect();
+    let causes: Vec<Option<String>> = findings
+        .iter()
+        .map(|f| cause_of(f, findings).map(|c| c.key.clone()))
+        .collect();
     for (finding, cause) in findings.iter_mut().zip(causes) {
         finding.caused_by = cause;
     }
@@ -139,7 +165,8 @@ fn link(findings: &mut [Finding]) {
 /// Roots first, worst first, lowest layer first; each followed by what it explains.
 fn in_telling_order(findings: Vec<Finding>) -> Vec<Finding> {
     let rank = |f: &Finding| (std::cmp::Reverse(f.severity), f.layer, f.key.clone());
-    let (mut roots, mut followers): (Vec<Finding>, Vec<Finding>) = findings.into_iter().partition(|f| f.caused_by.is_none());
+    let (mut roots, mut followers): (Vec<Finding>, Vec<Finding>) =
+        findings.into_iter().partition(|f| f.caused_by.is_none());
     roots.sort_by_key(rank);
     followers.sort_by_key(rank);
     let mut ordered = Vec::new();
@@ -149,7 +176,9 @@ fn in_telling_order(findings: Vec<Finding>) -> Vec<Finding> {
         // What follows from what follows: a chain is as long as the table of causes at most.
         let mut at = 0;
         while let Some(key) = keys.get(at).cloned() {
-            let (mine, rest): (Vec<_>, Vec<_>) = followers.into_iter().partition(|f| f.caused_by.as_deref() == Some(key.as_str()));
+            let (mine, rest): (Vec<_>, Vec<_>) = followers
+                .into_iter()
+                .partition(|f| f.caused_by.as_deref() == Some(key.as_str()));
             followers = rest;
             keys.extend(mine.iter().map(|f| f.key.clone()));
             ordered.extend(mine);
@@ -160,17 +189,37 @@ fn in_telling_order(findings: Vec<Finding>) -> Vec<Finding> {
     ordered
 }
 
-fn layer_state(ctx: &Ctx<'_>, layer: Layer, findings: &[Finding], unknown: &[(&Rule, Vec<String>)], unexplained: &[(&Rule, String)]) -> LayerState {
+fn layer_state(
+    ctx: &Ctx<'_>,
+    layer: Layer,
+    findings: &[Finding],
+    unknown: &[(&Rule, Vec<String>)],
+    unexplained: &[(&Rule, String)],
+) -> LayerState {
     if NOT_EXAMINED.contains(&layer) {
-        return LayerState { layer, status: Status::Unknown, summary: "not examined".to_owned(), reason: Some("this version does not look at this layer".to_owned()) };
+        return LayerState {
+            layer,
+            status: Status::Unknown,
+            summary: "not examined".to_owned(),
+            reason: Some("this version does not look at this layer".to_owned()),
+        };
     }
     let (present, summary) = summary::of_layer(ctx, layer);
-    let worst = findings.iter().filter(|f| f.layer == layer).map(|f| f.severity).max();
+    let worst = findings
+        .iter()
+        .filter(|f| f.layer == layer)
+        .map(|f| f.severity)
+        .max();
     let reasons: Vec<String> = unknown
         .iter()
         .filter(|(rule, _)| rule.layer == layer && rule.need == Need::Verdict)
         .flat_map(|(_, missing)| missing.iter().cloned())
-        .chain(unexplained.iter().filter(|(rule, _)| rule.layer == layer).map(|(_, alone)| alone.clone()))
+        .chain(
+            unexplained
+                .iter()
+                .filter(|(rule, _)| rule.layer == layer)
+                .map(|(_, alone)| alone.clone()),
+        )
         .collect();
     let (status, reason) = match worst {
         Some(Severity::Error) => (Status::Fault, None),
@@ -179,24 +228,52 @@ fn layer_state(ctx: &Ctx<'_>, layer: Layer, findings: &[Finding], unknown: &[(&R
         _ if present => (Status::Ok, None),
         _ => (Status::Absent, None),
     };
-    LayerState { layer, status, summary, reason }
+    LayerState {
+        layer,
+        status,
+        summary,
+        reason,
+    }
 }
 
 fn verdict(ctx: &Ctx<'_>, findings: &[Finding], layers: &[LayerState]) -> Verdict {
-    let roots: Vec<&Finding> = findings.iter().filter(|f| f.caused_by.is_none() && f.severity > Severity::Note).collect();
-    let unknown = layers.iter().find(|l| l.status == Status::Unknown && !NOT_EXAMINED.contains(&l.layer));
+    let roots: Vec<&Finding> = findings
+        .iter()
+        .filter(|f| f.caused_by.is_none() && f.severity > Severity::Note)
+        .collect();
+    let unknown = layers
+        .iter()
+        .find(|l| l.status == Status::Unknown && !NOT_EXAMINED.contains(&l.layer));
     let keys = roots.iter().map(|f| f.key.clone()).collect();
     // Ordered worst first and lowest layer first among equals: the first root is the one.
     match (roots.first(), unknown) {
         (Some(root), unknown) if root.severity == Severity::Error || unknown.is_none() => Verdict {
-            status: if root.severity == Severity::Error { Status::Fault } else { Status::Warning },
+            status: if root.severity == Severity::Error {
+                Status::Fault
+            } else {
+                Status::Warning
+            },
             layer: Some(root.layer),
             finding: Some(root.id.clone()),
             key: Some(root.key.clone()),
             summary: root.title.clone(),
             roots: keys,
         },
-        (_, Some(state)) => Verdict { status: Status::Unknown, layer: Some(state.layer), finding: None, key: None, summary: state.reason.clone().unwrap_or_default(), roots: keys },
-        _ => Verdict { status: Status::Ok, layer: None, finding: None, key: None, summary: summary::of_healthy(ctx, layers), roots: keys },
+        (_, Some(state)) => Verdict {
+            status: Status::Unknown,
+            layer: Some(state.layer),
+            finding: None,
+            key: None,
+            summary: state.reason.clone().unwrap_or_default(),
+            roots: keys,
+        },
+        _ => Verdict {
+            status: Status::Ok,
+            layer: None,
+            finding: None,
+            key: None,
+            summary: summary::of_healthy(ctx, layers),
+            roots: keys,
+        },
     }
 }

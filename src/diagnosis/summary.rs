@@ -27,26 +27,71 @@ fn counted(names: &[String]) -> String {
             None => kinds.push((name, 1)),
         }
     }
-    kinds.iter().map(|(name, count)| if *count == 1 { (*name).clone() } else { format!("{count} x {name}") }).collect::<Vec<_>>().join(", ")
+    kinds
+        .iter()
+        .map(|(name, count)| {
+            if *count == 1 {
+                (*name).clone()
+            } else {
+                format!("{count} x {name}")
+            }
+        })
+        .collect::<Vec<_>>()
+        .join(", ")
 }
 
 /// Names of the GPUs: of PCI devices, else those that a library names.
 fn gpu_names(ctx: &Ctx<'_>) -> Vec<String> {
-    let by_bus: Vec<String> = ctx.facts.hardware.pci.items().iter().filter(|d| d.is_nvidia_gpu()).map(|d| name_of(ctx, d)).collect();
+    let by_bus: Vec<String> = ctx
+        .facts
+        .hardware
+        .pci
+        .items()
+        .iter()
+        .filter(|d| d.is_nvidia_gpu())
+        .map(|d| name_of(ctx, d))
+        .collect();
     if !by_bus.is_empty() {
         return by_bus;
     }
-    let by_driver: Vec<String> = ctx.facts.driver.gpus.items().iter().map(|g| g.model.clone()).filter(|m| !m.is_empty()).collect();
+    let by_driver: Vec<String> = ctx
+        .facts
+        .driver
+        .gpus
+        .items()
+        .iter()
+        .map(|g| g.model.clone())
+        .filter(|m| !m.is_empty())
+        .collect();
     if !by_driver.is_empty() {
         return by_driver;
     }
     let answers = [&ctx.facts.vendor.libcuda, &ctx.facts.vendor.libnvidia_ml];
-    answers.into_iter().filter_map(Reading::value).map(|a| a.devices.iter().filter_map(|d| d.name.clone()).collect::<Vec<_>>()).find(|names| !names.is_empty()).unwrap_or_default()
+    answers
+        .into_iter()
+        .filter_map(Reading::value)
+        .map(|a| {
+            a.devices
+                .iter()
+                .filter_map(|d| d.name.clone())
+                .collect::<Vec<_>>()
+        })
+        .find(|names| !names.is_empty())
+        .unwrap_or_default()
 }
 
 fn name_of(ctx: &Ctx<'_>, device: &crate::facts::PciDevice) -> String {
-    let by_driver = ctx.facts.driver.gpus.items().iter().find(|g| g.address == device.address && !g.model.is_empty()).map(|g| g.model.clone());
-    by_driver.or_else(|| ctx.matrix.gpu(device.device).map(|g| g.name)).unwrap_or_else(|| format!("NVIDIA GPU {}", device.id()))
+    let by_driver = ctx
+        .facts
+        .driver
+        .gpus
+        .items()
+        .iter()
+        .find(|g| g.address == device.address && !g.model.is_empty())
+        .map(|g| g.model.clone());
+    by_driver
+        .or_else(|| ctx.matrix.gpu(device.device).map(|g| g.name))
+        .unwrap_or_else(|| format!("NVIDIA GPU {}", device.id()))
 }
 
 fn hardware(ctx: &Ctx<'_>) -> (bool, String) {
@@ -54,22 +99,42 @@ fn hardware(ctx: &Ctx<'_>) -> (bool, String) {
     let pci = ctx.facts.hardware.pci.items();
     if !names.is_empty() {
         let switches = pci.iter().filter(|d| d.is_nvswitch()).count();
-        let asleep = pci.iter().filter(|d| d.is_nvidia_gpu() && d.sleeps()).count();
+        let asleep = pci
+            .iter()
+            .filter(|d| d.is_nvidia_gpu() && d.sleeps())
+            .count();
         let mut text = counted(&names);
         if switches > 0 {
-            text.push_str(&format!(", {switches} NVSwitch{}", if switches == 1 { "" } else { "es" }));
+            let plural = if switches == 1 { "" } else { "es" };
+            text = format!("{text}, {switches} NVSwitch{plural}");
         }
         if asleep > 0 {
-            text.push_str(if asleep == 1 { " (one sleeps)" } else { " (asleep)" });
+            text.push_str(if asleep == 1 {
+                " (one sleeps)"
+            } else {
+                " (asleep)"
+            });
         }
         return (true, text);
     }
     if let Some(tegra) = ctx.facts.system.tegra.value() {
-        return (true, if tegra.model.is_empty() { "Tegra".to_owned() } else { tegra.model.clone() });
+        return (
+            true,
+            if tegra.model.is_empty() {
+                "Tegra".to_owned()
+            } else {
+                tegra.model.clone()
+            },
+        );
     }
-    let others = pci.iter().filter(|d| d.class >> 16 == 3 && [VENDOR_AMD, VENDOR_INTEL].contains(&d.vendor)).count();
+    let others = pci
+        .iter()
+        .filter(|d| d.class >> 16 == 3 && [VENDOR_AMD, VENDOR_INTEL].contains(&d.vendor))
+        .count();
     match &ctx.facts.hardware.pci {
-        Reading::Present { .. } if others > 0 => (false, format!("no NVIDIA GPU; {others} of another vendor")),
+        Reading::Present { .. } if others > 0 => {
+            (false, format!("no NVIDIA GPU; {others} of another vendor"))
+        }
         Reading::Present { .. } => (false, "no GPU".to_owned()),
         Reading::Absent { .. } => (false, "no PCI bus, no GPU".to_owned()),
         Reading::Unreadable { reason } => (false, format!("not read: {reason}")),
@@ -80,13 +145,21 @@ fn system(ctx: &Ctx<'_>) -> (bool, String) {
     let system = &ctx.facts.system;
     let mut parts = Vec::new();
     if let Some(os) = system.os.value() {
-        parts.push(if os.pretty_name.is_empty() { os.id.clone() } else { os.pretty_name.clone() });
+        parts.push(if os.pretty_name.is_empty() {
+            os.id.clone()
+        } else {
+            os.pretty_name.clone()
+        });
     }
     if let Some(release) = system.kernel_release.value() {
         parts.push(format!("kernel {release}"));
     }
     if let Some(libc) = system.libc.value() {
-        parts.push(libc.version.as_ref().map_or_else(|| libc.kind.clone(), |v| format!("{} {v}", libc.kind)));
+        parts.push(
+            libc.version
+                .as_ref()
+                .map_or_else(|| libc.kind.clone(), |v| format!("{} {v}", libc.kind)),
+        );
     }
     if system.wsl.is_present() {
         parts.push("WSL2".to_owned());
@@ -103,24 +176,47 @@ fn driver(ctx: &Ctx<'_>) -> (bool, String) {
     let facts = &ctx.facts.driver;
     let mut parts = Vec::new();
     if let Some((version, _)) = facts.loaded_version() {
-        let flavour = facts.loaded_flavour().map_or_else(String::new, |f| format!(" ({} module)", f.id()));
+        let flavour = facts
+            .loaded_flavour()
+            .map_or_else(String::new, |f| format!(" ({} module)", f.id()));
         parts.push(format!("{version}{flavour}"));
     }
     let chosen = facts.libcuda.items().iter().find(|c| c.chosen);
-    let answered = ctx.facts.vendor.libcuda.value().and_then(|a| a.number("cuDriverGetVersion")).and_then(|n| u32::try_from(n).ok()).filter(|n| *n > 0);
-    let by_table = chosen.filter(|_| answered.is_none() && ctx.plain_linux()).and_then(|c| c.version.value()).and_then(|v| ctx.matrix.cuda_level_of(v)).map(|(level, _)| level);
+    let answered = ctx
+        .facts
+        .vendor
+        .libcuda
+        .value()
+        .and_then(|a| a.number("cuDriverGetVersion"))
+        .and_then(|n| u32::try_from(n).ok())
+        .filter(|n| *n > 0);
+    let by_table = chosen
+        .filter(|_| answered.is_none() && ctx.plain_linux())
+        .and_then(|c| c.version.value())
+        .and_then(|v| ctx.matrix.cuda_level_of(v))
+        .map(|(level, _)| level);
     if let Some(copy) = chosen {
         let version = copy.version.value();
         if version.is_none_or(|v| facts.loaded_version().is_none_or(|(loaded, _)| v != loaded)) {
             let what = if copy.is_stub() { "stub" } else { "libcuda" };
-            parts.push(version.map_or_else(|| format!("{what} at {}", copy.path), |v| format!("{what} {v}")));
+            parts.push(version.map_or_else(
+                || format!("{what} at {}", copy.path),
+                |v| format!("{what} {v}"),
+            ));
         }
     }
     if let Some(level) = answered.or(by_table) {
         parts.push(format!("CUDA {}", Version::from_cuda_level(level)));
     }
     if parts.is_empty() {
-        return (false, if facts.module_loaded() == Some(true) { "nvidia module loaded".to_owned() } else { "no NVIDIA driver".to_owned() });
+        return (
+            false,
+            if facts.module_loaded() == Some(true) {
+                "nvidia module loaded".to_owned()
+            } else {
+                "no NVIDIA driver".to_owned()
+            },
+        );
     }
     if facts.module_loaded() == Some(false) && ctx.plain_linux() {
         parts.push("module not loaded".to_owned());
@@ -131,7 +227,11 @@ fn driver(ctx: &Ctx<'_>) -> (bool, String) {
 fn container(ctx: &Ctx<'_>) -> (bool, String) {
     match &ctx.facts.system.container {
         Reading::Present { value, .. } => {
-            let injected = if value.injected.is_empty() { "" } else { ", driver files mounted in" };
+            let injected = if value.injected.is_empty() {
+                ""
+            } else {
+                ", driver files mounted in"
+            };
             (true, format!("{}{injected}", value.kind))
         }
         Reading::Absent { .. } => (false, "not in a container".to_owned()),
@@ -143,7 +243,19 @@ fn container(ctx: &Ctx<'_>) -> (bool, String) {
 fn runtimes(ctx: &Ctx<'_>) -> Vec<String> {
     let mut texts: Vec<String> = Vec::new();
     for copy in ctx.runtimes_of_consumer() {
-        let text = crate::rules::version_of(ctx, copy).map_or_else(|| "CUDA of unknown version".to_owned(), |(v, _)| format!("CUDA {}", if v.len() < 2 { v.major().to_string() } else { v.major_minor() }));
+        let text = crate::rules::version_of(ctx, copy).map_or_else(
+            || "CUDA of unknown version".to_owned(),
+            |(v, _)| {
+                format!(
+                    "CUDA {}",
+                    if v.len() < 2 {
+                        v.major().to_string()
+                    } else {
+                        v.major_minor()
+                    }
+                )
+            },
+        );
         if !texts.contains(&text) {
             texts.push(text);
         }
@@ -159,14 +271,28 @@ fn runtime(ctx: &Ctx<'_>) -> (bool, String) {
     }
     let all = ctx.facts.runtime.cudart.items();
     match all.first() {
-        Some(copy) => (false, format!("none that {} reaches; {} lies in {}", consumer.what, all.len(), crate::sysroot::parent(&copy.path))),
-        None => (false, "no shared libcudart; programs may carry their own".to_owned()),
+        Some(copy) => (
+            false,
+            format!(
+                "none that {} reaches; {} lies in {}",
+                consumer.what,
+                all.len(),
+                crate::sysroot::parent(&copy.path)
+            ),
+        ),
+        None => (
+            false,
+            "no shared libcudart; programs may carry their own".to_owned(),
+        ),
     }
 }
 
 fn application(ctx: &Ctx<'_>) -> (bool, String) {
     let names = ["CUDA_VISIBLE_DEVICES", "LD_LIBRARY_PATH", "LD_PRELOAD"];
-    let set: Vec<String> = names.iter().filter_map(|name| ctx.env(name).map(|value| format!("{name}={value}"))).collect();
+    let set: Vec<String> = names
+        .iter()
+        .filter_map(|name| ctx.env(name).map(|value| format!("{name}={value}")))
+        .collect();
     match (&ctx.facts.environment, set.is_empty()) {
         (Reading::Unreadable { .. }, _) => (false, "environment not looked at".to_owned()),
         (_, true) => (false, "no variable hides or redirects GPUs".to_owned()),
@@ -177,17 +303,32 @@ fn application(ctx: &Ctx<'_>) -> (bool, String) {
 /// The one line of a machine without faults.
 pub(super) fn of_healthy(ctx: &Ctx<'_>, layers: &[LayerState]) -> String {
     let names = gpu_names(ctx);
-    let read = layers.iter().filter(|l| matches!(l.status, Status::Ok | Status::Absent)).count();
-    let runs = ctx.module_loaded() == Some(true) || ((ctx.in_wsl() || ctx.on_tegra()) && ctx.facts.driver.libcuda.is_present());
+    let read = layers
+        .iter()
+        .filter(|l| matches!(l.status, Status::Ok | Status::Absent))
+        .count();
+    let runs = ctx.module_loaded() == Some(true)
+        || ((ctx.in_wsl() || ctx.on_tegra()) && ctx.facts.driver.libcuda.is_present());
     if !runs {
         return match names.as_slice() {
             [] if ctx.on_tegra() => format!("no fault on this Tegra system: {read} layers read"),
             [] => format!("no GPU here, and none expected: {read} layers read, no fault"),
-            names => format!("no fault found; NVIDIA's driver does not run here ({}), and nothing here asks for it", counted(names)),
+            names => format!(
+                "no fault found; NVIDIA's driver does not run here ({}), and nothing here asks for it",
+                counted(names)
+            ),
         };
     }
     let mut has = runtimes(ctx);
-    has.extend(ctx.facts.consumer.frameworks.items().iter().take(2).map(|d| format!("{} {}", d.name, d.version)));
+    has.extend(
+        ctx.facts
+            .consumer
+            .frameworks
+            .items()
+            .iter()
+            .take(2)
+            .map(|d| format!("{} {}", d.name, d.version)),
+    );
     if !names.is_empty() {
         has.push(counted(&names));
     }
@@ -196,6 +337,17 @@ pub(super) fn of_healthy(ctx: &Ctx<'_>, layers: &[LayerState]) -> String {
         None if ctx.in_wsl() => "the Windows driver".to_owned(),
         None => "the driver".to_owned(),
     };
-    let limit = if ctx.facts.scope.calls == Calls::Forbidden { " (as far as files tell: no library was called)" } else { "" };
-    if has.is_empty() { format!("{driver} runs{limit}") } else { format!("{driver} runs all that was found: {}{limit}", has.join(", ")) }
+    let limit = if ctx.facts.scope.calls == Calls::Forbidden {
+        " (as far as files tell: no library was called)"
+    } else {
+        ""
+    };
+    if has.is_empty() {
+        format!("{driver} runs{limit}")
+    } else {
+        format!(
+            "{driver} runs all that was found: {}{limit}",
+            has.join(", ")
+        )
+    }
 }

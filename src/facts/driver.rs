@@ -71,14 +71,20 @@ impl DriverFacts {
         match &self.modules {
             Reading::Present { value, .. } => Some(value.iter().any(LoadedModule::is_nvidia)),
             // No module list at all, and neither of the files that the module makes: not loaded.
-            Reading::Absent { .. } if self.sys_version.is_absent() && self.proc_version.is_absent() => Some(false),
+            Reading::Absent { .. }
+                if self.sys_version.is_absent() && self.proc_version.is_absent() =>
+            {
+                Some(false)
+            }
             _ => None,
         }
     }
 
     /// Whether a module of this kernel name is loaded.
     pub fn has_module(&self, name: &str) -> Option<bool> {
-        self.modules.value().map(|modules| modules.iter().any(|m| m.name == name))
+        self.modules
+            .value()
+            .map(|modules| modules.iter().any(|m| m.name == name))
     }
 
     /// Flavour of the loaded module.
@@ -88,7 +94,11 @@ impl DriverFacts {
 
     /// The major that `/proc/devices` gives to a name.
     pub fn major_of(&self, name: &str) -> Option<u32> {
-        self.majors.items().iter().find(|m| m.name == name).map(|m| m.major)
+        self.majors
+            .items()
+            .iter()
+            .find(|m| m.name == name)
+            .map(|m| m.major)
     }
 
     /// The node at a path.
@@ -177,12 +187,17 @@ pub struct DiskModule {
 impl DiskModule {
     /// Whether this is the core module (not uvm, modeset, drm).
     pub fn is_core(&self) -> bool {
-        matches!(self.name.as_str(), "nvidia" | "nvidia-current" | "nvidia-current-open" | "nvidia-open")
+        matches!(
+            self.name.as_str(),
+            "nvidia" | "nvidia-current" | "nvidia-current-open" | "nvidia-open"
+        )
     }
 
     /// The kernel release that the module says it was built for.
     pub fn built_for(&self) -> Option<&str> {
-        self.vermagic.value().and_then(|v| v.split_whitespace().next())
+        self.vermagic
+            .value()
+            .and_then(|v| v.split_whitespace().next())
     }
 }
 
@@ -219,7 +234,16 @@ impl ModprobeLine {
         let mut words = self.text.split_whitespace();
         match (words.next()?, words.next()?, words.next()) {
             ("blacklist", module, _) => Some(module),
-            ("install", module, Some(program)) if ["/bin/false", "/bin/true", "/usr/bin/false", "/usr/bin/true", "/dev/null"].contains(&program) => {
+            ("install", module, Some(program))
+                if [
+                    "/bin/false",
+                    "/bin/true",
+                    "/usr/bin/false",
+                    "/usr/bin/true",
+                    "/dev/null",
+                ]
+                .contains(&program) =>
+            {
                 Some(module)
             }
             _ => None,
@@ -305,12 +329,18 @@ pub struct LibraryCopy {
 impl LibraryCopy {
     /// Whether this is a compat copy: by its note, or by the folder that the compat packages use.
     pub fn is_compat(&self) -> bool {
-        self.compat.is_present() || [&self.path, &self.real_path].iter().any(|p| p.split('/').any(|part| part == "compat" || part.starts_with("compat_")))
+        self.compat.is_present()
+            || [&self.path, &self.real_path].iter().any(|p| {
+                p.split('/')
+                    .any(|part| part == "compat" || part.starts_with("compat_"))
+            })
     }
 
     /// Whether this is a link-time stub, by the folder that toolkits keep stubs in.
     pub fn is_stub(&self) -> bool {
-        [&self.path, &self.real_path].iter().any(|p| p.split('/').any(|part| part == "stubs"))
+        [&self.path, &self.real_path]
+            .iter()
+            .any(|p| p.split('/').any(|part| part == "stubs"))
     }
 }
 

@@ -15,10 +15,10 @@ pub const VENDOR_INTEL: u16 = 0x8086;
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct HardwareFacts {
-    /// Every function of a GPU vendor that is a display, a processing accelerator or an NVSwitch, sorted by address.
+    /// Every function of a GPU vendor that is a display, a processing accelerator or an `NVSwitch`, sorted by address.
     /// Present and empty where the bus was read and holds none.
     pub pci: Reading<Vec<PciDevice>>,
-    /// NVSwitches that the driver lists (`/proc/driver/nvidia-nvswitch/devices`), by PCI address.
+    /// `NVSwitches` that the driver lists (`/proc/driver/nvidia-nvswitch/devices`), by PCI address.
     pub nvswitch_driver: Reading<Vec<String>>,
 }
 
@@ -31,7 +31,7 @@ pub struct PciDevice {
     pub vendor: u16,
     /// Device id.
     pub device: u16,
-    /// Class code, 24 bits: 0x0300xx VGA, 0x0302xx 3D, 0x0680xx bridge (NVSwitch).
+    /// Class code, 24 bits: 0x0300xx VGA, 0x0302xx 3D, 0x0680xx bridge (`NVSwitch`).
     pub class: u32,
     /// Subsystem vendor and device.
     #[serde(default)]
@@ -71,7 +71,7 @@ impl PciDevice {
         self.vendor == VENDOR_NVIDIA && matches!(self.class >> 8, 0x0300 | 0x0302)
     }
 
-    /// Whether this is an NVSwitch (a bridge of class 0680 by NVIDIA).
+    /// Whether this is an `NVSwitch` (a bridge of class 0680 by NVIDIA).
     pub fn is_nvswitch(&self) -> bool {
         self.vendor == VENDOR_NVIDIA && self.class >> 8 == 0x0680
     }
@@ -83,6 +83,9 @@ impl PciDevice {
 
     /// Whether the device sleeps (runtime D3). A sleeping GPU wakes when it is used and is no fault.
     pub fn sleeps(&self) -> bool {
-        matches!(self.runtime_status.value().map(String::as_str), Some("suspended" | "suspending"))
+        matches!(
+            self.runtime_status.value().map(String::as_str),
+            Some("suspended" | "suspending")
+        )
     }
 }

@@ -87,7 +87,10 @@ impl std::str::FromStr for Layer {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        Self::ALL.into_iter().find(|layer| layer.id() == text).ok_or_else(|| format!("`{}` is no layer", text.escape_debug()))
+        Self::ALL
+            .into_iter()
+            .find(|layer| layer.id() == text)
+            .ok_or_else(|| format!("`{}` is no layer", text.escape_debug()))
     }
 }
 
@@ -119,24 +122,33 @@ pub const NOT_RECORDED: &str = "not recorded in this snapshot";
 
 impl<T> Default for Reading<T> {
     fn default() -> Self {
-        Self::Unreadable { reason: NOT_RECORDED.to_owned() }
+        Self::Unreadable {
+            reason: NOT_RECORDED.to_owned(),
+        }
     }
 }
 
 impl<T> Reading<T> {
     /// A value and where it was read.
     pub fn present(value: T, source: impl Into<String>) -> Self {
-        Self::Present { value, source: source.into() }
+        Self::Present {
+            value,
+            source: source.into(),
+        }
     }
 
     /// Not there, and where it was looked for.
     pub fn absent(source: impl Into<String>) -> Self {
-        Self::Absent { source: source.into() }
+        Self::Absent {
+            source: source.into(),
+        }
     }
 
     /// Not to be told, and why.
     pub fn unreadable(reason: impl Into<String>) -> Self {
-        Self::Unreadable { reason: reason.into() }
+        Self::Unreadable {
+            reason: reason.into(),
+        }
     }
 
     /// The value, where there is one.
@@ -175,7 +187,9 @@ impl<T> Reading<T> {
         match self {
             Self::Present { value, source } => match f(value) {
                 Some(value) => Reading::Present { value, source },
-                None => Reading::Unreadable { reason: format!("{source}: {why}") },
+                None => Reading::Unreadable {
+                    reason: format!("{source}: {why}"),
+                },
             },
             Self::Absent { source } => Reading::Absent { source },
             Self::Unreadable { reason } => Reading::Unreadable { reason },
@@ -202,14 +216,23 @@ impl<'de, T: DeserializeOwned> Deserialize<'de> for Reading<T> {
         #[derive(Deserialize)]
         #[serde(rename_all = "kebab-case")]
         enum Raw {
-            Present { value: serde_json::Value, source: String },
-            Absent { source: String },
-            Unreadable { reason: String },
+            Present {
+                value: serde_json::Value,
+                source: String,
+            },
+            Absent {
+                source: String,
+            },
+            Unreadable {
+                reason: String,
+            },
         }
         Ok(match Raw::deserialize(deserializer)? {
             Raw::Present { value, source } => match serde_json::from_value(value) {
                 Ok(value) => Self::Present { value, source },
-                Err(e) => Self::Unreadable { reason: format!("{source}: the record in this snapshot cannot be used: {e}") },
+                Err(e) => Self::Unreadable {
+                    reason: format!("{source}: the record in this snapshot cannot be used: {e}"),
+                },
             },
             Raw::Absent { source } => Self::Absent { source },
             Raw::Unreadable { reason } => Self::Unreadable { reason },
@@ -333,8 +356,10 @@ mod tests {
         assert!(facts.environment.is_unreadable());
         assert!(facts.hardware.pci.is_unreadable());
         assert!(facts.driver.libcuda.is_unreadable());
-        let list: Reading<Vec<PciDevice>> =
-            serde_json::from_str(r#"{"present": {"value": [{"vendor": "no number"}], "source": "/sys"}}"#).unwrap();
+        let list: Reading<Vec<PciDevice>> = serde_json::from_str(
+            r#"{"present": {"value": [{"vendor": "no number"}], "source": "/sys"}}"#,
+        )
+        .unwrap();
         assert!(list.is_unreadable(), "{list:?}");
     }
 }

@@ -46,7 +46,10 @@ impl RuntimeCopy {
 
     /// The CUDA major version that the soname promises; 10.2 and older carry the minor too.
     pub fn soname_version(&self) -> Option<Version> {
-        self.soname.value().and_then(|s| s.strip_prefix("libcudart.so.")).and_then(Version::parse)
+        self.soname
+            .value()
+            .and_then(|s| s.strip_prefix("libcudart.so."))
+            .and_then(Version::parse)
     }
 }
 

@@ -4,7 +4,10 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use crate::facts::{Calls, ChildEnd, ConsumerKind, Facts, FileKind, LibraryAnswers, LibraryCopy, OpenAnswer, ReachedBy, Reading, RuntimeCopy, VendorFacts};
+use crate::facts::{
+    Calls, ChildEnd, ConsumerKind, Facts, FileKind, LibraryAnswers, LibraryCopy, OpenAnswer,
+    ReachedBy, Reading, RuntimeCopy, VendorFacts,
+};
 use crate::probe::Request;
 use crate::probe::vendor::{Ask, Heard, LibraryKind, Running};
 
@@ -17,55 +20,113 @@ const PATIENCE: Duration = Duration::from_secs(3);
 pub(super) struct Asked<'a> {
     request: &'a Request,
     calls: Calls,
-    libcuda: Result<(Ask, Running), Reading<LibraryAnswers>>,
-    libnvidia_ml: Result<(Ask, Running), Reading<LibraryAnswers>>,
+    libcuda: Question,
+    libnvidia_ml: Question,
     cudart: Result<Vec<(Ask, Running)>, Reading<Vec<LibraryAnswers>>>,
     nodes: Option<Running>,
     hidden: bool,
 }
 
+/// What a question becomes: a child that runs, or the reading of a question that is not asked.
+type Question = Result<(Ask, Running), Box<Reading<LibraryAnswers>>>;
+
 /// Starts them.
 pub(super) fn start<'a>(request: &'a Request, facts: &Facts, calls: Calls) -> Asked<'a> {
     let library = |kind: LibraryKind, path: &str| {
-        let ask = Ask { init: calls == Calls::Made, deadline: request.timeout, ..Ask::library(kind, path) };
+        let ask = Ask {
+            init: calls == Calls::Made,
+            deadline: request.timeout,
+            ..Ask::library(kind, path)
+        };
         let running = request.launcher.start(&ask);
         (ask, running)
     };
     let forbidden = || "not asked: --static or --root".to_owned();
-    let chosen = |copies: &Reading<Vec<LibraryCopy>>, kind: LibraryKind| -> Result<(Ask, Running), Reading<LibraryAnswers>> {
+    let chosen = |copies: &Reading<Vec<LibraryCopy>>, kind: LibraryKind| -> Question {
         if calls == Calls::Forbidden {
-            return Err(Reading::unreadable(forbidden()));
+            return Err(Box::new(Reading::unreadable(forbidden())));
         }
         match copies {
             Reading::Present { value, source } => match value.iter().find(|c| c.chosen) {
                 Some(copy) if copy.kind == FileKind::Library => Ok(library(kind, &copy.path)),
-                Some(copy) => Err(Reading::absent(format!("{}: no library that can be loaded", copy.path))),
-                None => Err(Reading::absent(source)),
+                Some(copy) => Err(Box::new(Reading::absent(format!(
+                    "{}: no library that can be loaded",
+                    copy.path
+                )))),
+                None => Err(Box::new(Reading::absent(source))),
             },
-            Reading::Absent { source } => Err(Reading::absent(source)),
-            Reading::Unreadable { reason } => Err(Reading::unreadable(reason)),
+            Reading::Absent { source } => Err(Box::new(Reading::absent(source))),
+            Reading::Unreadable { reason } => Err(Box::new(Reading::unreadable(reason))),
         }
     };
     let libcuda = chosen(&facts.driver.libcuda, LibraryKind::Cuda);
     // NVML has nothing to say without init calls.
-    let libnvidia_ml = if calls == Calls::NoDriver { Err(Reading::unreadable("not asked: no driver seems loaded")) } else { chosen(&facts.driver.libnvidia_ml, LibraryKind::Nvml) };
+    let libnvidia_ml = if calls == Calls::NoDriver {
+        Err(Box::new(Reading::unreadable(
+            "not asked: no driver seems loaded",
+        )))
+    } else {
+        chosen(&facts.driver.libnvidia_ml, LibraryKind::Nvml)
+    };
     let cudart = if calls == Calls::Forbidden {
         Err(Reading::unreadable(forbidden()))
     } else {
-        Ok(runtimes(facts).into_iter().map(|copy| library(LibraryKind::Cudart, &copy.path)).collect())
+        Ok(runtimes(facts)
+            .into_iter()
+            .map(|copy| library(LibraryKind::Cudart, &copy.path))
+            .collect())
     };
-    let paths: Vec<String> = facts.driver.nodes.items().iter().filter(|n| n.is_char && n.path != "/dev/nvmap" && n.path != "/dev/kfd" && !n.path.contains("-caps")).map(|n| n.path.clone()).collect();
-    let nodes = (calls == Calls::Made && !paths.is_empty()).then(|| request.launcher.start(&Ask { deadline: request.timeout, ..Ask::nodes(paths) }));
-    let hidden = facts.environment.value().is_some_and(|env| env.contains_key("CUDA_VISIBLE_DEVICES"));
-    Asked { request, calls, libcuda, libnvidia_ml, cudart, nodes, hidden }
+    let paths: Vec<String> = facts
+        .driver
+        .nodes
+        .items()
+        .iter()
+        .filter(|n| {
+            n.is_char && n.path != "/dev/nvmap" && n.path != "/dev/kfd" && !n.path.contains("-caps")
+        })
+        .map(|n| n.path.clone())
+        .collect();
+    let nodes = (calls == Calls::Made && !paths.is_empty()).then(|| {
+        request.launcher.start(&Ask {
+            deadline: request.timeout,
+            ..Ask::nodes(paths)
+        })
+    });
+    let hidden = facts
+        .environment
+        .value()
+        .is_some_and(|env| env.contains_key("CUDA_VISIBLE_DEVICES"));
+    Asked {
+        request,
+        calls,
+        libcuda,
+        libnvidia_ml,
+        cudart,
+        nodes,
+        hidden,
+    }
 }
 
 /// Runtimes that are asked: the consumer's own where it has any, else those that the loader finds. Another user's
 /// environment is not run by root: its versions are read from the files.
 fn runtimes(facts: &Facts) -> Vec<&RuntimeCopy> {
-    let all: Vec<&RuntimeCopy> = facts.runtime.cudart.items().iter().filter(|c| c.kind == FileKind::Library).collect();
-    let own: Vec<&RuntimeCopy> = all.iter().filter(|c| c.reached_by.contains(&ReachedBy::Environment)).copied().collect();
-    let from = if facts.consumer.kind == ConsumerKind::Environment && !own.is_empty() { own } else { all.into_iter().filter(|c| c.is_reached()).collect() };
+    let all: Vec<&RuntimeCopy> = facts
+        .runtime
+        .cudart
+        .items()
+        .iter()
+        .filter(|c| c.kind == FileKind::Library)
+        .collect();
+    let own: Vec<&RuntimeCopy> = all
+        .iter()
+        .filter(|c| c.reached_by.contains(&ReachedBy::Environment))
+        .copied()
+        .collect();
+    let from = if facts.consumer.kind == ConsumerKind::Environment && !own.is_empty() {
+        own
+    } else {
+        all.into_iter().filter(|c| c.is_reached()).collect()
+    };
     from.into_iter().take(RUNTIMES_ASKED).collect()
 }
 
@@ -73,9 +134,13 @@ impl Asked<'_> {
     /// Collects the answers.
     pub(super) fn finish(self) -> VendorFacts {
         let say = self.request.say;
-        let wait = |running: Running| running.finish_saying(PATIENCE, &mut |call| say(&format!("still waiting for {call}")));
+        let wait = |running: Running| {
+            running.finish_saying(PATIENCE, &mut |call| {
+                say(&format!("still waiting for {call}"));
+            })
+        };
         let mut confined = Reading::unreadable("no child was started");
-        let mut hears = |question: Result<(Ask, Running), Reading<LibraryAnswers>>| match question {
+        let mut hears = |question: Question| match question {
             Ok((ask, running)) => {
                 let heard = wait(running);
                 if heard.confined.is_present() {
@@ -83,12 +148,17 @@ impl Asked<'_> {
                 }
                 (Reading::present(heard.answers, ask.path.clone()), Some(ask))
             }
-            Err(reading) => (reading, None),
+            Err(reading) => (*reading, None),
         };
         let (libcuda, cuda_ask) = hears(self.libcuda);
         let (libnvidia_ml, _) = hears(self.libnvidia_ml);
         let cudart = match self.cudart {
-            Ok(all) => Reading::present(all.into_iter().map(|(_, running)| wait(running).answers).collect(), "the consumer's runtimes"),
+            Ok(all) => Reading::present(
+                all.into_iter()
+                    .map(|(_, running)| wait(running).answers)
+                    .collect(),
+                "the consumer's runtimes",
+            ),
             Err(reading) => reading,
         };
         let opens = match (self.nodes, self.calls) {
@@ -99,12 +169,27 @@ impl Asked<'_> {
         };
         let libcuda_unhidden = match cuda_ask {
             Some(ask) if self.hidden && saw_no_gpu(&libcuda) => {
-                let again = Ask { env: BTreeMap::from([("CUDA_VISIBLE_DEVICES".to_owned(), None)]), ..ask };
-                Reading::present(wait(self.request.launcher.start(&again)).answers, again.path)
+                let again = Ask {
+                    env: BTreeMap::from([("CUDA_VISIBLE_DEVICES".to_owned(), None)]),
+                    ..ask
+                };
+                Reading::present(
+                    wait(self.request.launcher.start(&again)).answers,
+                    again.path,
+                )
             }
-            _ => Reading::absent("asked only where CUDA_VISIBLE_DEVICES is set and no GPU was seen"),
+            _ => {
+                Reading::absent("asked only where CUDA_VISIBLE_DEVICES is set and no GPU was seen")
+            }
         };
-        VendorFacts { libcuda, libcuda_unhidden, libnvidia_ml, cudart, opens, confined }
+        VendorFacts {
+            libcuda,
+            libcuda_unhidden,
+            libnvidia_ml,
+            cudart,
+            opens,
+            confined,
+        }
     }
 }
 
@@ -112,12 +197,17 @@ impl Asked<'_> {
 fn opened(heard: Heard) -> Reading<Vec<OpenAnswer>> {
     match (heard.answers.withheld, heard.answers.end) {
         (Some(reason), _) => Reading::unreadable(reason),
-        (None, ChildEnd::NotStarted { reason } | ChildEnd::NotTrusted { reason }) => Reading::unreadable(reason),
+        (None, ChildEnd::NotStarted { reason } | ChildEnd::NotTrusted { reason }) => {
+            Reading::unreadable(reason)
+        }
         (None, _) => Reading::present(heard.opens, "open()"),
     }
 }
 
 /// Whether CUDA came back and saw no GPU.
 fn saw_no_gpu(libcuda: &Reading<LibraryAnswers>) -> bool {
-    libcuda.value().is_some_and(|a| a.code("cuInit") == Some(100) || a.code("cuInit") == Some(0) && a.number("cuDeviceGetCount").is_none_or(|n| n == 0))
+    libcuda.value().is_some_and(|a| {
+        a.code("cuInit") == Some(100)
+            || a.code("cuInit") == Some(0) && a.number("cuDeviceGetCount").is_none_or(|n| n == 0)
+    })
 }

@@ -11,16 +11,48 @@ use crate::sysroot::{Kind, Sysroot, file_name, join, parent};
 
 /// Distributions that use a CUDA runtime, by normalised name; the first that is installed names the environment's trade.
 const FRAMEWORKS: &[&str] = &[
-    "torch", "vllm", "tensorflow", "tensorflow-gpu", "jax", "jaxlib", "onnxruntime-gpu", "cupy", "numba", "tensorrt", "bitsandbytes", "xformers", "flash-attn", "ctranslate2", "triton", "paddlepaddle-gpu",
-    "cuml-cu12", "cudf-cu12", "mxnet", "deepspeed",
+    "torch",
+    "vllm",
+    "tensorflow",
+    "tensorflow-gpu",
+    "jax",
+    "jaxlib",
+    "onnxruntime-gpu",
+    "cupy",
+    "numba",
+    "tensorrt",
+    "bitsandbytes",
+    "xformers",
+    "flash-attn",
+    "ctranslate2",
+    "triton",
+    "paddlepaddle-gpu",
+    "cuml-cu12",
+    "cudf-cu12",
+    "mxnet",
+    "deepspeed",
 ];
 
-pub(super) fn find(sysroot: &Sysroot, env: &BTreeMap<String, String>, working_folder: Option<&str>, asked: Option<&str>) -> Consumer {
-    let dot_venv = working_folder.map(|dir| join(dir, ".venv")).filter(|dir| is_environment(sysroot, dir));
-    let value = |name: &str| env.get(name).filter(|value| value.starts_with('/')).map(|value| value.trim_end_matches('/').to_owned());
+pub(super) fn find(
+    sysroot: &Sysroot,
+    env: &BTreeMap<String, String>,
+    working_folder: Option<&str>,
+    asked: Option<&str>,
+) -> Consumer {
+    let dot_venv = working_folder
+        .map(|dir| join(dir, ".venv"))
+        .filter(|dir| is_environment(sysroot, dir));
+    let value = |name: &str| {
+        env.get(name)
+            .filter(|value| value.starts_with('/'))
+            .map(|value| value.trim_end_matches('/').to_owned())
+    };
     let mut candidates: Vec<(String, String)> = Vec::new();
     if let Some(prefix) = asked {
-        candidates.push((prefix.trim_end_matches('/').to_owned(), "--python-env".to_owned()));
+        candidates.push((
+            prefix.trim_end_matches('/').to_owned(),
+            "--python-env".to_owned(),
+        ));
     }
     if let Some(prefix) = value("VIRTUAL_ENV") {
         candidates.push((prefix, "$VIRTUAL_ENV".to_owned()));
@@ -37,17 +69,28 @@ pub(super) fn find(sysroot: &Sysroot, env: &BTreeMap<String, String>, working_fo
     for (prefix, why) in candidates {
         if chosen.is_none() {
             chosen = Some(environment(sysroot, env, &prefix, &why, working_folder));
-        } else if chosen.as_ref().is_some_and(|c| c.prefix.value() != Some(&prefix)) && sysroot.exists(&prefix) {
+        } else if chosen
+            .as_ref()
+            .is_some_and(|c| c.prefix.value() != Some(&prefix))
+            && sysroot.exists(&prefix)
+        {
             also_found.push(format!("{prefix} ({why})"));
         }
     }
-    if let Some((prefix, python)) = on_path {
-        if chosen.is_none() {
-            let found = environment(sysroot, env, &prefix, "python3 on PATH", working_folder);
-            let has_cuda = !found.frameworks.items().is_empty() || found.site_packages.iter().any(|site| sysroot.exists(&join(site, "nvidia")));
-            if has_cuda {
-                chosen = Some(Consumer { what: format!("python3 on PATH ({python})"), ..found });
-            }
+    if let Some((prefix, python)) = on_path
+        && chosen.is_none()
+    {
+        let found = environment(sysroot, env, &prefix, "python3 on PATH", working_folder);
+        let has_cuda = !found.frameworks.items().is_empty()
+            || found
+                .site_packages
+                .iter()
+                .any(|site| sysroot.exists(&join(site, "nvidia")));
+        if has_cuda {
+            chosen = Some(Consumer {
+                what: format!("python3 on PATH ({python})"),
+                ..found
+            });
         }
     }
     let mut consumer = chosen.unwrap_or_else(|| Consumer {
@@ -68,22 +111,39 @@ pub(super) fn find(sysroot: &Sysroot, env: &BTreeMap<String, String>, working_fo
 
 /// Whether a folder is an environment at all.
 fn is_environment(sysroot: &Sysroot, prefix: &str) -> bool {
-    ["pyvenv.cfg", "conda-meta", "bin/python3", "bin/python"].iter().any(|name| sysroot.lstat(&join(prefix, name)).is_present())
+    ["pyvenv.cfg", "conda-meta", "bin/python3", "bin/python"]
+        .iter()
+        .any(|name| sysroot.lstat(&join(prefix, name)).is_present())
 }
 
 /// The prefix of the python3 that PATH finds first, and that file.
 fn python_on_path(sysroot: &Sysroot, env: &BTreeMap<String, String>) -> Option<(String, String)> {
     let home = env.get("HOME").map_or("", String::as_str);
-    for dir in env.get("PATH")?.split(':').filter(|dir| dir.starts_with('/')) {
+    for dir in env
+        .get("PATH")?
+        .split(':')
+        .filter(|dir| dir.starts_with('/'))
+    {
         let python = join(dir, "python3");
-        if !sysroot.stat(&python).value().is_some_and(|stat| stat.kind == Kind::File) {
+        if !sysroot
+            .stat(&python)
+            .value()
+            .is_some_and(|stat| stat.kind == Kind::File)
+        {
             continue;
         }
         // pyenv's shims are scripts; the version file says which interpreter they start.
         if dir.ends_with("/shims") {
             let root = parent(dir);
-            let version = env.get("PYENV_VERSION").cloned().or_else(|| sysroot.text(&join(root, "version")).value().map(|text| text.lines().next().unwrap_or_default().trim().to_owned()));
-            let prefix = version.map(|v| format!("{root}/versions/{v}")).filter(|prefix| sysroot.exists(prefix));
+            let version = env.get("PYENV_VERSION").cloned().or_else(|| {
+                sysroot
+                    .text(&join(root, "version"))
+                    .value()
+                    .map(|text| text.lines().next().unwrap_or_default().trim().to_owned())
+            });
+            let prefix = version
+                .map(|v| format!("{root}/versions/{v}"))
+                .filter(|prefix| sysroot.exists(prefix));
             if let Some(prefix) = prefix {
                 return Some((prefix, python));
             }
@@ -92,11 +152,17 @@ fn python_on_path(sysroot: &Sysroot, env: &BTreeMap<String, String>) -> Option<(
         // A link such as /usr/local/bin/python3 -> /opt/python/bin/python3.12 has its libraries where it leads, unless
         // the folder it lies in is an environment of its own.
         let prefix = parent(dir).to_owned();
-        let has_lib = |prefix: &str| !python_versions(sysroot, prefix).is_empty() || sysroot.exists(&join(prefix, "pyvenv.cfg"));
+        let has_lib = |prefix: &str| {
+            !python_versions(sysroot, prefix).is_empty()
+                || sysroot.exists(&join(prefix, "pyvenv.cfg"))
+        };
         if has_lib(&prefix) {
             return Some((prefix, python));
         }
-        let real = sysroot.real_path(&python).value().map(|real| parent(parent(real)).to_owned());
+        let real = sysroot
+            .real_path(&python)
+            .value()
+            .map(|real| parent(parent(real)).to_owned());
         return Some((real.unwrap_or(prefix), python));
     }
     log::debug!("no python3 on PATH (home {home})");
@@ -105,11 +171,20 @@ fn python_on_path(sysroot: &Sysroot, env: &BTreeMap<String, String>) -> Option<(
 
 /// `python3.12` folders in a prefix's lib.
 fn python_versions(sysroot: &Sysroot, prefix: &str) -> Vec<String> {
-    sysroot.list(&join(prefix, "lib"), |name| name.starts_with("python3.")).items().to_vec()
+    sysroot
+        .list(&join(prefix, "lib"), |name| name.starts_with("python3."))
+        .items()
+        .to_vec()
 }
 
 /// An environment: its site-packages folders as its interpreter would search them.
-fn environment(sysroot: &Sysroot, env: &BTreeMap<String, String>, prefix: &str, why: &str, working_folder: Option<&str>) -> Consumer {
+fn environment(
+    sysroot: &Sysroot,
+    env: &BTreeMap<String, String>,
+    prefix: &str,
+    why: &str,
+    working_folder: Option<&str>,
+) -> Consumer {
     let mut sites = Vec::new();
     let mut add = |site: String| {
         if sysroot.exists(&site) && !sites.contains(&site) {
@@ -117,20 +192,31 @@ fn environment(sysroot: &Sysroot, env: &BTreeMap<String, String>, prefix: &str, 
         }
     };
     let config = sysroot.text(&join(prefix, "pyvenv.cfg"));
-    let isolated = config.value().is_some_and(|text| !text.lines().any(|line| line.replace(' ', "").eq_ignore_ascii_case("include-system-site-packages=true")));
+    let isolated = config.value().is_some_and(|text| {
+        !text.lines().any(|line| {
+            line.replace(' ', "")
+                .eq_ignore_ascii_case("include-system-site-packages=true")
+        })
+    });
     let mut versions = python_versions(sysroot, prefix);
-    if let Some(name) = sysroot.real_path(&join(prefix, "bin/python3")).value().map(|real| file_name(real).to_owned()) {
+    if let Some(name) = sysroot
+        .real_path(&join(prefix, "bin/python3"))
+        .value()
+        .map(|real| file_name(real).to_owned())
+    {
         // The interpreter's own version first, where several lie side by side.
         if let Some(at) = versions.iter().position(|v| *v == name) {
             versions = vec![versions.swap_remove(at)];
         }
     }
-    if !isolated {
-        if let Some(home) = env.get("HOME").filter(|home| home.starts_with('/')) {
-            let own: Vec<String> = if versions.is_empty() { python_versions(sysroot, &join(home, ".local")) } else { versions.clone() };
-            for version in own {
-                add(format!("{home}/.local/lib/{version}/site-packages"));
-            }
+    if !isolated && let Some(home) = env.get("HOME").filter(|home| home.starts_with('/')) {
+        let own: Vec<String> = if versions.is_empty() {
+            python_versions(sysroot, &join(home, ".local"))
+        } else {
+            versions.clone()
+        };
+        for version in own {
+            add(format!("{home}/.local/lib/{version}/site-packages"));
         }
     }
     for version in &versions {
@@ -144,7 +230,11 @@ fn environment(sysroot: &Sysroot, env: &BTreeMap<String, String>, prefix: &str, 
         kind: ConsumerKind::Environment,
         what: short(prefix, working_folder),
         why: why.to_owned(),
-        prefix: if sysroot.exists(prefix) { Reading::present(prefix.to_owned(), why) } else { Reading::absent(prefix) },
+        prefix: if sysroot.exists(prefix) {
+            Reading::present(prefix.to_owned(), why)
+        } else {
+            Reading::absent(prefix)
+        },
         site_packages: sites,
         also_found: Vec::new(),
         torch_cuda: Reading::default(),
@@ -154,7 +244,10 @@ fn environment(sysroot: &Sysroot, env: &BTreeMap<String, String>, prefix: &str, 
 
 /// A name for titles: relative to the working folder where it lies in it.
 fn short(prefix: &str, working_folder: Option<&str>) -> String {
-    working_folder.and_then(|dir| prefix.strip_prefix(dir)).and_then(|rest| rest.strip_prefix('/')).map_or_else(|| prefix.to_owned(), |rest| format!("./{rest}"))
+    working_folder
+        .and_then(|dir| prefix.strip_prefix(dir))
+        .and_then(|rest| rest.strip_prefix('/'))
+        .map_or_else(|| prefix.to_owned(), |rest| format!("./{rest}"))
 }
 
 /// Frameworks by the names of dist-info folders and of conda's records: no file is opened, but for torch's version
@@ -163,12 +256,22 @@ fn frameworks(sysroot: &Sysroot, sites: &[String], prefix: &str) -> Reading<Vec<
     let mut found: Vec<Distribution> = Vec::new();
     let mut refused = None;
     for site in sites {
-        match sysroot.list(site, |name| name.ends_with(".dist-info") || name.ends_with(".egg-info")) {
+        match sysroot.list(site, |name| {
+            name.ends_with(".dist-info") || name.ends_with(".egg-info")
+        }) {
             Reading::Present { value, .. } => {
-                for (name, version) in value.iter().filter_map(|dir| pydist::from_dist_info_dir(dir)) {
-                    let is_framework = FRAMEWORKS.contains(&name.as_str()) || name.starts_with("cupy-");
+                for (name, version) in value
+                    .iter()
+                    .filter_map(|dir| pydist::from_dist_info_dir(dir))
+                {
+                    let is_framework =
+                        FRAMEWORKS.contains(&name.as_str()) || name.starts_with("cupy-");
                     if is_framework && !found.iter().any(|d| d.name == name) {
-                        found.push(Distribution { name, version, site: site.clone() });
+                        found.push(Distribution {
+                            name,
+                            version,
+                            site: site.clone(),
+                        });
                     }
                 }
             }
@@ -177,22 +280,50 @@ fn frameworks(sysroot: &Sysroot, sites: &[String], prefix: &str) -> Reading<Vec<
         }
     }
     let meta = join(prefix, "conda-meta");
-    for (name, version) in sysroot.list(&meta, |name| name.ends_with(".json")).items().iter().filter_map(|file| pydist::from_conda_meta(file)) {
-        let name = if name == "pytorch" { "torch".to_owned() } else { name };
+    for (name, version) in sysroot
+        .list(&meta, |name| has_extension(name, "json"))
+        .items()
+        .iter()
+        .filter_map(|file| pydist::from_conda_meta(file))
+    {
+        let name = if name == "pytorch" {
+            "torch".to_owned()
+        } else {
+            name
+        };
         if FRAMEWORKS.contains(&name.as_str()) && !found.iter().any(|d| d.name == name) {
-            found.push(Distribution { name, version, site: meta.clone() });
+            found.push(Distribution {
+                name,
+                version,
+                site: meta.clone(),
+            });
         }
     }
-    found.sort_by_key(|d| FRAMEWORKS.iter().position(|f| *f == d.name).unwrap_or(FRAMEWORKS.len()));
+    found.sort_by_key(|d| {
+        FRAMEWORKS
+            .iter()
+            .position(|f| *f == d.name)
+            .unwrap_or(FRAMEWORKS.len())
+    });
     match refused {
         Some(reason) if found.is_empty() => Reading::unreadable(reason),
         _ => Reading::present(found, "names of dist-info folders and conda records"),
     }
 }
 
+/// Whether a file name has this extension, in lower case as these programs write it.
+pub(super) fn has_extension(name: &str, extension: &str) -> bool {
+    name.rsplit_once('.').is_some_and(|(_, e)| e == extension)
+}
+
 /// The CUDA version that torch in one of these folders was built for, from its `version.py`.
 fn torch_cuda(sysroot: &Sysroot, sites: &[String]) -> Option<crate::version::Version> {
-    let text = sites.iter().find_map(|site| sysroot.text(&join(site, "torch/version.py")).value().cloned())?;
+    let text = sites.iter().find_map(|site| {
+        sysroot
+            .text(&join(site, "torch/version.py"))
+            .value()
+            .cloned()
+    })?;
     let line = text.lines().find(|line| line.starts_with("cuda"))?;
     crate::version::Version::parse(line.split_once('=')?.1.trim().trim_matches(['\'', '"']))
 }

@@ -6,8 +6,10 @@
 //! are user space.
 
 use crate::facts::{
-    DeviceNode, DiskModule, DkmsTree, DriverFacts, FabricManager, Facts, FileKind, Flavour, GspFirmware, LibraryCopy, LoadedModule, NvidiaModprobe, ProcVersion, ReachedBy, Reading,
+    DeviceNode, DiskModule, DkmsTree, DriverFacts, FabricManager, Facts, FileKind, Flavour,
+    GspFirmware, LibraryCopy, LoadedModule, NvidiaModprobe, ProcVersion, ReachedBy, Reading,
 };
+use crate::probe::consumer::has_extension;
 use crate::probe::loader::{Found, Loader, is_library_name};
 use crate::probe::system::package_version;
 use crate::read::{elf, kmod, proc};
@@ -48,8 +50,18 @@ impl Library {
 
 /// The module in the kernel: (1) `/sys/module/nvidia/version`, (2) `/proc/driver/nvidia/version`, (3) `/proc/modules`.
 /// Debian may call it `nvidia_current`.
-pub(super) fn loaded(sysroot: &Sysroot) -> (Reading<Version>, Reading<ProcVersion>, Reading<Vec<LoadedModule>>) {
-    let version = |name: &str| sysroot.text(&format!("/sys/module/{name}/version")).and_then("no version", |text| Version::parse(&text));
+pub(super) fn loaded(
+    sysroot: &Sysroot,
+) -> (
+    Reading<Version>,
+    Reading<ProcVersion>,
+    Reading<Vec<LoadedModule>>,
+) {
+    let version = |name: &str| {
+        sysroot
+            .text(&format!("/sys/module/{name}/version"))
+            .and_then("no version", |text| Version::parse(&text))
+    };
     let sys = match version("nvidia") {
         Reading::Absent { source } => match version("nvidia_current") {
             Reading::Absent { .. } => Reading::Absent { source },
@@ -57,7 +69,9 @@ pub(super) fn loaded(sysroot: &Sysroot) -> (Reading<Version>, Reading<ProcVersio
         },
         other => other,
     };
-    let proc_version = sysroot.text("/proc/driver/nvidia/version").and_then("no version in it", |text| proc::nvidia_version(&text));
+    let proc_version = sysroot
+        .text("/proc/driver/nvidia/version")
+        .and_then("no version in it", |text| proc::nvidia_version(&text));
     let modules = sysroot.text_up_to("/proc/modules", 1 << 20).map(|text| {
         let mut modules = proc::modules(&text);
         modules.retain(|m| bears_on_gpus(&m.name));
@@ -68,16 +82,38 @@ pub(super) fn loaded(sysroot: &Sysroot) -> (Reading<Version>, Reading<ProcVersio
 
 /// Whether a module's name bears on GPUs.
 fn bears_on_gpus(name: &str) -> bool {
-    ["nvidia", "nouveau", "nova", "vfio", "nvgpu", "amdgpu", "amdkcl", "i915", "xe", "gdrdrv", "dxgkrnl", "simpledrm"].iter().any(|p| *p == "xe" && name == "xe" || *p != "xe" && name.starts_with(p))
+    [
+        "nvidia",
+        "nouveau",
+        "nova",
+        "vfio",
+        "nvgpu",
+        "amdgpu",
+        "amdkcl",
+        "i915",
+        "xe",
+        "gdrdrv",
+        "dxgkrnl",
+        "simpledrm",
+    ]
+    .iter()
+    .any(|p| *p == "xe" && name == "xe" || *p != "xe" && name.starts_with(p))
 }
 
 /// Whether a driver seems loaded, so that there is somebody to ask: a module, WSL's device, Tegra's, or the nodes of a
 /// GPU and of the control device together. A lone `/dev/nvidiactl` is what a CUDA program leaves behind on any machine.
 pub(super) fn seems_loaded(sysroot: &Sysroot, driver: &DriverFacts) -> bool {
     driver.module_loaded() == Some(true)
-        || ["/dev/dxg", "/dev/nvhost-gpu", "/dev/nvgpu"].iter().any(|path| sysroot.lstat(path).is_present())
+        || ["/dev/dxg", "/dev/nvhost-gpu", "/dev/nvgpu"]
+            .iter()
+            .any(|path| sysroot.lstat(path).is_present())
         || driver.has_module("nvgpu") == Some(true)
-        || (driver.node("/dev/nvidiactl").is_some() && driver.nodes.items().iter().any(|n| gpu_minor(&n.path).is_some()))
+        || (driver.node("/dev/nvidiactl").is_some()
+            && driver
+                .nodes
+                .items()
+                .iter()
+                .any(|n| gpu_minor(&n.path).is_some()))
 }
 
 /// N of `/dev/nvidiaN`.
@@ -87,13 +123,25 @@ pub(super) fn gpu_minor(path: &str) -> Option<u32> {
 
 /// Device nodes, by `stat` alone.
 pub(super) fn nodes(sysroot: &Sysroot) -> Reading<Vec<DeviceNode>> {
-    let mut paths: Vec<String> = match sysroot.list("/dev", |name| name.starts_with("nvidia") || ["dxg", "nvhost-gpu", "nvmap", "kfd"].contains(&name)) {
+    let mut paths: Vec<String> = match sysroot.list("/dev", |name| {
+        name.starts_with("nvidia") || ["dxg", "nvhost-gpu", "nvmap", "kfd"].contains(&name)
+    }) {
         Reading::Present { value, .. } => value.iter().map(|name| join("/dev", name)).collect(),
         Reading::Absent { source } => return Reading::absent(source),
         Reading::Unreadable { reason } => return Reading::unreadable(reason),
     };
-    for dir in ["/dev/nvidia-caps", "/dev/nvidia-caps-imex-channels", "/dev/nvgpu/igpu0"] {
-        paths.extend(sysroot.list(dir, |_| true).items().iter().map(|name| join(dir, name)));
+    for dir in [
+        "/dev/nvidia-caps",
+        "/dev/nvidia-caps-imex-channels",
+        "/dev/nvgpu/igpu0",
+    ] {
+        paths.extend(
+            sysroot
+                .list(dir, |_| true)
+                .items()
+                .iter()
+                .map(|name| join(dir, name)),
+        );
     }
     let nodes = paths.iter().filter_map(|path| {
         let stat: Stat = sysroot.stat(path).value()?.clone();
@@ -105,7 +153,11 @@ pub(super) fn nodes(sysroot: &Sysroot) -> Reading<Vec<DeviceNode>> {
             mode: stat.mode & 0o777,
             uid: stat.uid,
             gid: stat.gid,
-            acl: if sysroot.is_live() { acl(path) } else { Reading::unreadable("not asked: another root is read") },
+            acl: if sysroot.is_live() {
+                acl(path)
+            } else {
+                Reading::unreadable("not asked: another root is read")
+            },
         })
     });
     Reading::present(nodes.collect(), "/dev")
@@ -115,13 +167,19 @@ pub(super) fn nodes(sysroot: &Sysroot) -> Reading<Vec<DeviceNode>> {
 fn acl(path: &str) -> Reading<bool> {
     match rustix::fs::getxattr(path, "system.posix_acl_access", &mut [0_u8; 0]) {
         Ok(size) => Reading::present(size > 0, path),
-        Err(rustix::io::Errno::NODATA | rustix::io::Errno::OPNOTSUPP) => Reading::present(false, path),
+        Err(rustix::io::Errno::NODATA | rustix::io::Errno::OPNOTSUPP) => {
+            Reading::present(false, path)
+        }
         Err(e) => Reading::unreadable(format!("{path}: {e}")),
     }
 }
 
 /// Every copy of a driver library, in the loader's order first. A copy is a real file; its names are collected.
-pub(super) fn library_copies(sysroot: &Sysroot, loader: &Loader<'_>, library: Library) -> Reading<Vec<LibraryCopy>> {
+pub(super) fn library_copies(
+    sysroot: &Sysroot,
+    loader: &Loader<'_>,
+    library: Library,
+) -> Reading<Vec<LibraryCopy>> {
     let reached = loader.search(library.soname());
     let elsewhere = loader.elsewhere(library.prefix(), &reached);
     let mut copies: Vec<LibraryCopy> = Vec::new();
@@ -145,34 +203,56 @@ pub(super) fn library_copies(sysroot: &Sysroot, loader: &Loader<'_>, library: Li
     }
     // The loader takes the first file for the soname that is no library for another machine.
     for Found { path, .. } in &reached {
-        let Some(copy) = copies.iter_mut().find(|c| c.path == *path || sysroot.real_path(path).value() == Some(&c.real_path)) else { continue };
+        let Some(copy) = copies
+            .iter_mut()
+            .find(|c| c.path == *path || sysroot.real_path(path).value() == Some(&c.real_path))
+        else {
+            continue;
+        };
         if matches!(copy.kind, FileKind::OtherArch(_) | FileKind::DanglingLink) {
             continue;
         }
         copy.chosen = true;
         break;
     }
-    if copies.is_empty() { Reading::absent("LD_LIBRARY_PATH, ld.so.cache, default folders, known places") } else { Reading::present(copies, "the loader's search") }
+    if copies.is_empty() {
+        Reading::absent("LD_LIBRARY_PATH, ld.so.cache, default folders, known places")
+    } else {
+        Reading::present(copies, "the loader's search")
+    }
 }
 
 /// One copy, read.
-fn library_copy(sysroot: &Sysroot, loader: &Loader<'_>, library: Library, path: &str, real: &str, by: &ReachedBy) -> LibraryCopy {
+fn library_copy(
+    sysroot: &Sysroot,
+    loader: &Loader<'_>,
+    library: Library,
+    path: &str,
+    real: &str,
+    by: &ReachedBy,
+) -> LibraryCopy {
     let (kind, size_bytes, identity) = loader.look_at(path);
     let file = || sysroot.file(path);
     let from_name = driver_version_in_name(file_name(real));
     let version = match from_name {
         Some(version) => Reading::present(version, real),
-        None if kind == FileKind::Library => file().and_then("no driver version in it", |file| match library {
-            Library::Cuda => elf::libcuda_driver_version(&file),
-            Library::Nvml => elf::libnvidia_ml_version(&file),
-        }),
+        None if kind == FileKind::Library => {
+            file().and_then("no driver version in it", |file| match library {
+                Library::Cuda => elf::libcuda_driver_version(&file),
+                Library::Nvml => elf::libnvidia_ml_version(&file),
+            })
+        }
         None => Reading::unreadable(format!("{path}: {}", describe(&kind))),
     };
     let compat = if kind == FileKind::Library && library == Library::Cuda {
         match file() {
             Reading::Present { value, .. } => match elf::compat_note(&value) {
-                Some(Ok(note)) => Reading::present(note, format!("{real}: .note.cuda.fwd_compatibility")),
-                Some(Err(reason)) => Reading::unreadable(format!("{real}: .note.cuda.fwd_compatibility: {reason}")),
+                Some(Ok(note)) => {
+                    Reading::present(note, format!("{real}: .note.cuda.fwd_compatibility"))
+                }
+                Some(Err(reason)) => {
+                    Reading::unreadable(format!("{real}: .note.cuda.fwd_compatibility: {reason}"))
+                }
                 None => Reading::absent(real),
             },
             Reading::Absent { source } => Reading::absent(source),
@@ -222,51 +302,96 @@ fn driver_version_in_name(name: &str) -> Option<Version> {
 pub(super) fn probe(sysroot: &Sysroot, facts: &mut Facts) {
     let release = facts.system.kernel_release.value().cloned();
     let driver = &mut facts.driver;
-    let has_nvidia = facts.hardware.pci.items().iter().any(|d| d.vendor == crate::facts::VENDOR_NVIDIA);
-    let has_switch = facts.hardware.pci.items().iter().any(crate::facts::PciDevice::is_nvswitch) || !facts.hardware.nvswitch_driver.items().is_empty();
+    let has_nvidia = facts
+        .hardware
+        .pci
+        .items()
+        .iter()
+        .any(|d| d.vendor == crate::facts::VENDOR_NVIDIA);
+    let has_switch = facts
+        .hardware
+        .pci
+        .items()
+        .iter()
+        .any(crate::facts::PciDevice::is_nvswitch)
+        || !facts.hardware.nvswitch_driver.items().is_empty();
     let packages = facts.system.packages.items();
-    let involved = has_nvidia || driver.module_loaded() != Some(false) || packages.iter().any(|p| p.name.contains("nvidia"));
+    let involved = has_nvidia
+        || driver.module_loaded() != Some(false)
+        || packages.iter().any(|p| p.name.contains("nvidia"));
 
-    driver.majors = sysroot.text_up_to("/proc/devices", 1 << 16).map(|text| proc::char_devices(&text));
-    driver.params = sysroot.text_up_to("/proc/driver/nvidia/params", 1 << 14).map(|text| proc::params(&text));
-    driver.gpus = sysroot.list("/proc/driver/nvidia/gpus", |_| true).map(|addresses| {
-        let information = |address: &String| sysroot.text(&format!("/proc/driver/nvidia/gpus/{address}/information")).value().map(|text| proc::gpu_information(address, text));
-        addresses.iter().filter_map(information).collect()
-    });
+    driver.majors = sysroot
+        .text_up_to("/proc/devices", 1 << 16)
+        .map(|text| proc::char_devices(&text));
+    driver.params = sysroot
+        .text_up_to("/proc/driver/nvidia/params", 1 << 14)
+        .map(|text| proc::params(&text));
+    driver.gpus = sysroot
+        .list("/proc/driver/nvidia/gpus", |_| true)
+        .map(|addresses| {
+            let information = |address: &String| {
+                sysroot
+                    .text(&format!("/proc/driver/nvidia/gpus/{address}/information"))
+                    .value()
+                    .map(|text| proc::gpu_information(address, text))
+            };
+            addresses.iter().filter_map(information).collect()
+        });
     driver.modprobe = modprobe(sysroot);
     driver.dkms = dkms(sysroot);
-    match &release {
-        Some(release) => {
-            driver.modules_dep = modules_dep(sysroot, release);
-            driver.kernel_headers = match sysroot.real_path(&format!("/lib/modules/{release}/build")) {
-                Reading::Absent { .. } => sysroot.real_path(&format!("/usr/lib/modules/{release}/build")),
-                other => other,
-            };
-            let agreed = agreed_version(driver);
-            driver.disk_modules = disk_modules(sysroot, release, &driver.modules_dep, agreed.as_ref());
-            driver.disk_module_kernels = other_kernels(sysroot, release);
-        }
-        None => {
-            let reason = format!("kernel release unknown: {}", facts.system.kernel_release.source());
-            driver.modules_dep = Reading::unreadable(&reason);
-            driver.kernel_headers = Reading::unreadable(&reason);
-            driver.disk_modules = Reading::unreadable(&reason);
-            driver.disk_module_kernels = Reading::unreadable(&reason);
-        }
+    if let Some(release) = &release {
+        driver.modules_dep = modules_dep(sysroot, release);
+        driver.kernel_headers = match sysroot.real_path(&format!("/lib/modules/{release}/build")) {
+            Reading::Absent { .. } => {
+                sysroot.real_path(&format!("/usr/lib/modules/{release}/build"))
+            }
+            other => other,
+        };
+        let agreed = agreed_version(driver);
+        driver.disk_modules = disk_modules(sysroot, release, &driver.modules_dep, agreed.as_ref());
+        driver.disk_module_kernels = other_kernels(sysroot, release);
+    } else {
+        let reason = format!(
+            "kernel release unknown: {}",
+            facts.system.kernel_release.source()
+        );
+        driver.modules_dep = Reading::unreadable(&reason);
+        driver.kernel_headers = Reading::unreadable(&reason);
+        driver.disk_modules = Reading::unreadable(&reason);
+        driver.disk_module_kernels = Reading::unreadable(&reason);
     }
-    driver.nvidia_modprobe = sysroot.stat("/usr/bin/nvidia-modprobe").map(|stat| NvidiaModprobe { path: "/usr/bin/nvidia-modprobe".to_owned(), setuid: stat.mode & 0o4000 != 0 && stat.uid == 0 });
+    driver.nvidia_modprobe = sysroot
+        .stat("/usr/bin/nvidia-modprobe")
+        .map(|stat| NvidiaModprobe {
+            path: "/usr/bin/nvidia-modprobe".to_owned(),
+            setuid: stat.mode & 0o4000 != 0 && stat.uid == 0,
+        });
     driver.persistenced_socket = socket(sysroot, "/run/nvidia-persistenced/socket");
     driver.fabric_manager = fabric_manager(sysroot, has_switch);
-    driver.gsp_firmware = sysroot.list("/lib/firmware/nvidia", |name| Version::parse(name).is_some_and(|v| v.major() >= 100)).map(|versions| {
-        versions
-            .into_iter()
-            .map(|version| {
-                let dir = join("/lib/firmware/nvidia", &version);
-                GspFirmware { files: sysroot.list(&dir, |name| name.starts_with("gsp")).items().to_vec(), version }
-            })
-            .collect()
-    });
-    driver.kernel_log = if involved { kernel_log(sysroot) } else { Reading::unreadable("not read: no NVIDIA part here") };
+    driver.gsp_firmware = sysroot
+        .list("/lib/firmware/nvidia", |name| {
+            Version::parse(name).is_some_and(|v| v.major() >= 100)
+        })
+        .map(|versions| {
+            versions
+                .into_iter()
+                .map(|version| {
+                    let dir = join("/lib/firmware/nvidia", &version);
+                    GspFirmware {
+                        files: sysroot
+                            .list(&dir, |name| name.starts_with("gsp"))
+                            .items()
+                            .to_vec(),
+                        version,
+                    }
+                })
+                .collect()
+        });
+    driver.kernel_log = if involved {
+        kernel_log(sysroot)
+    } else {
+        Reading::unreadable("not read: no NVIDIA part here")
+    };
     for copies in [&mut driver.libcuda, &mut driver.libnvidia_ml] {
         if let Reading::Present { value, .. } = copies {
             for copy in value {
@@ -279,23 +404,50 @@ pub(super) fn probe(sysroot: &Sysroot, facts: &mut Facts) {
 /// The version that loaded module and user space agree on; then a compressed module need not be unpacked.
 fn agreed_version(driver: &DriverFacts) -> Option<Version> {
     let (loaded, _) = driver.loaded_version()?;
-    let agrees = |copies: &Reading<Vec<LibraryCopy>>| copies.items().iter().find(|c| c.chosen).is_none_or(|c| c.version.value() == Some(loaded));
-    let any = driver.libcuda.items().iter().chain(driver.libnvidia_ml.items()).any(|c| c.chosen);
+    let agrees = |copies: &Reading<Vec<LibraryCopy>>| {
+        copies
+            .items()
+            .iter()
+            .find(|c| c.chosen)
+            .is_none_or(|c| c.version.value() == Some(loaded))
+    };
+    let any = driver
+        .libcuda
+        .items()
+        .iter()
+        .chain(driver.libnvidia_ml.items())
+        .any(|c| c.chosen);
     (any && agrees(&driver.libcuda) && agrees(&driver.libnvidia_ml)).then(|| loaded.clone())
 }
 
 /// A socket, where there is one.
 fn socket(sysroot: &Sysroot, path: &str) -> Reading<String> {
-    sysroot.stat(path).and_then("no socket", |stat| (stat.kind == Kind::Socket).then(|| path.to_owned()))
+    sysroot.stat(path).and_then("no socket", |stat| {
+        (stat.kind == Kind::Socket).then(|| path.to_owned())
+    })
 }
 
 /// Folders below `/lib/modules/RELEASE` where nvidia modules are put by DKMS, akmods, distributions and the installer.
-const MODULE_FOLDERS: &[&str] =
-    &["updates/dkms", "updates", "extra", "extra/nvidia", "weak-updates", "weak-updates/nvidia", "kernel/drivers/video", "kernel/drivers/video/nvidia", "misc", "nvidia"];
+const MODULE_FOLDERS: &[&str] = &[
+    "updates/dkms",
+    "updates",
+    "extra",
+    "extra/nvidia",
+    "weak-updates",
+    "weak-updates/nvidia",
+    "kernel/drivers/video",
+    "kernel/drivers/video/nvidia",
+    "misc",
+    "nvidia",
+];
 
 /// Where module trees lie: the usual place, and that of NixOS.
 fn module_roots(release: &str) -> [String; 3] {
-    [format!("/lib/modules/{release}"), format!("/usr/lib/modules/{release}"), format!("/run/booted-system/kernel-modules/lib/modules/{release}")]
+    [
+        format!("/lib/modules/{release}"),
+        format!("/usr/lib/modules/{release}"),
+        format!("/run/booted-system/kernel-modules/lib/modules/{release}"),
+    ]
 }
 
 /// nvidia's lines of `modules.dep`.
@@ -316,24 +468,49 @@ fn module_name(name: &str) -> Option<&str> {
 }
 
 /// nvidia modules on disk for a kernel: (1) those that `modules.dep` names, (2) those in the usual folders.
-fn disk_modules(sysroot: &Sysroot, release: &str, dep: &Reading<Vec<String>>, agreed: Option<&Version>) -> Reading<Vec<DiskModule>> {
+fn disk_modules(
+    sysroot: &Sysroot,
+    release: &str,
+    dep: &Reading<Vec<String>>,
+    agreed: Option<&Version>,
+) -> Reading<Vec<DiskModule>> {
     let mut modules: Vec<DiskModule> = Vec::new();
     let mut seen: Vec<String> = Vec::new();
     let mut refused = None;
     for root in module_roots(release) {
-        let mut paths: Vec<String> = dep.items().iter().map(|path| if path.starts_with('/') { path.clone() } else { join(&root, path) }).collect();
+        let mut paths: Vec<String> = dep
+            .items()
+            .iter()
+            .map(|path| {
+                if path.starts_with('/') {
+                    path.clone()
+                } else {
+                    join(&root, path)
+                }
+            })
+            .collect();
         let mut folders: Vec<String> = MODULE_FOLDERS.iter().map(|dir| join(&root, dir)).collect();
         // Ubuntu's prebuilt modules lie in kernel/nvidia-550.
-        folders.extend(sysroot.list(&join(&root, "kernel"), |name| name.starts_with("nvidia")).items().iter().map(|name| join(&join(&root, "kernel"), name)));
+        folders.extend(
+            sysroot
+                .list(&join(&root, "kernel"), |name| name.starts_with("nvidia"))
+                .items()
+                .iter()
+                .map(|name| join(&join(&root, "kernel"), name)),
+        );
         for folder in folders {
             match sysroot.list(&folder, |name| module_name(name).is_some()) {
-                Reading::Present { value, .. } => paths.extend(value.iter().map(|name| join(&folder, name))),
+                Reading::Present { value, .. } => {
+                    paths.extend(value.iter().map(|name| join(&folder, name)));
+                }
                 Reading::Unreadable { reason } => refused = Some(reason),
                 Reading::Absent { .. } => {}
             }
         }
         for path in paths {
-            let Reading::Present { value: real, .. } = sysroot.real_path(&path) else { continue };
+            let Reading::Present { value: real, .. } = sysroot.real_path(&path) else {
+                continue;
+            };
             if seen.contains(&real) {
                 continue;
             }
@@ -343,11 +520,15 @@ fn disk_modules(sysroot: &Sysroot, release: &str, dep: &Reading<Vec<String>>, ag
             }
         }
     }
-    match (modules.is_empty(), refused) {
-        (false, _) => Reading::present(modules, format!("/lib/modules/{release}")),
-        (true, Some(reason)) => Reading::unreadable(reason),
-        (true, None) if !module_roots(release).iter().any(|root| sysroot.exists(root)) => Reading::absent(format!("/lib/modules/{release}")),
-        (true, None) => Reading::present(modules, format!("/lib/modules/{release}")),
+    let has_tree = module_roots(release)
+        .iter()
+        .any(|root| sysroot.exists(root));
+    match refused.filter(|_| modules.is_empty()) {
+        Some(reason) => Reading::unreadable(reason),
+        None if modules.is_empty() && !has_tree => {
+            Reading::absent(format!("/lib/modules/{release}"))
+        }
+        None => Reading::present(modules, format!("/lib/modules/{release}")),
     }
 }
 
@@ -375,7 +556,9 @@ fn disk_module(sysroot: &Sysroot, path: &str, name: &str, agreed: Option<&Versio
     let info = match skip {
         Some(reason) => Err(format!("{path}: {reason}")),
         None => match sysroot.file(path) {
-            Reading::Present { value, .. } => kmod::modinfo(&value, compression).map_err(|reason| format!("{path}: {reason}")),
+            Reading::Present { value, .. } => {
+                kmod::modinfo(&value, compression).map_err(|reason| format!("{path}: {reason}"))
+            }
             Reading::Absent { source } => Err(format!("{source}: gone")),
             Reading::Unreadable { reason } => Err(reason),
         },
@@ -386,12 +569,14 @@ fn disk_module(sysroot: &Sysroot, path: &str, name: &str, agreed: Option<&Versio
                 Some(value) => Reading::present(value, path),
                 None => Reading::absent(path),
             };
-            module.version = field(info.version).and_then("no version", |text| Version::parse(&text));
-            module.flavour = field(info.license).and_then("an unknown licence", |text| match text.as_str() {
-                "NVIDIA" => Some(Flavour::Proprietary),
-                "Dual MIT/GPL" => Some(Flavour::Open),
-                _ => None,
-            });
+            module.version =
+                field(info.version).and_then("no version", |text| Version::parse(&text));
+            module.flavour =
+                field(info.license).and_then("an unknown licence", |text| match text.as_str() {
+                    "NVIDIA" => Some(Flavour::Proprietary),
+                    "Dual MIT/GPL" => Some(Flavour::Open),
+                    _ => None,
+                });
             module.vermagic = field(info.vermagic);
             module.signer = match (info.signer, info.signed) {
                 (Some(signer), _) => Reading::present(signer, path),
@@ -411,15 +596,28 @@ fn disk_module(sysroot: &Sysroot, path: &str, name: &str, agreed: Option<&Versio
 
 /// Kernels other than the running one that have an nvidia module.
 fn other_kernels(sysroot: &Sysroot, running: &str) -> Reading<Vec<String>> {
-    sysroot.list("/lib/modules", |name| name != running).map(|releases| {
-        let has_module = |release: &String| {
-            let root = format!("/lib/modules/{release}");
-            let prebuilt = sysroot.list(&join(&root, "kernel"), |name| name.starts_with("nvidia"));
-            let folders = MODULE_FOLDERS.iter().map(|dir| join(&root, dir)).chain(prebuilt.items().iter().map(|name| format!("{root}/kernel/{name}")));
-            folders.into_iter().any(|dir| !sysroot.list(&dir, |name| module_name(name).is_some()).items().is_empty())
-        };
-        releases.into_iter().filter(has_module).collect()
-    })
+    sysroot
+        .list("/lib/modules", |name| name != running)
+        .map(|releases| {
+            let has_module = |release: &String| {
+                let root = format!("/lib/modules/{release}");
+                let prebuilt =
+                    sysroot.list(&join(&root, "kernel"), |name| name.starts_with("nvidia"));
+                let folders = MODULE_FOLDERS.iter().map(|dir| join(&root, dir)).chain(
+                    prebuilt
+                        .items()
+                        .iter()
+                        .map(|name| format!("{root}/kernel/{name}")),
+                );
+                folders.into_iter().any(|dir| {
+                    !sysroot
+                        .list(&dir, |name| module_name(name).is_some())
+                        .items()
+                        .is_empty()
+                })
+            };
+            releases.into_iter().filter(has_module).collect()
+        })
 }
 
 /// modprobe's configuration, as far as it names GPU drivers.
@@ -428,8 +626,17 @@ fn modprobe(sysroot: &Sysroot) -> Reading<Vec<crate::facts::ModprobeLine>> {
     let mut refused = None;
     let mut seen: Vec<String> = Vec::new();
     // In modprobe's order: a file in /etc replaces one of the same name further down.
-    for dir in ["/etc/modprobe.d", "/run/modprobe.d", "/usr/local/lib/modprobe.d", "/usr/lib/modprobe.d", "/lib/modprobe.d"] {
-        for name in sysroot.list(dir, |name| name.ends_with(".conf")).items() {
+    for dir in [
+        "/etc/modprobe.d",
+        "/run/modprobe.d",
+        "/usr/local/lib/modprobe.d",
+        "/usr/lib/modprobe.d",
+        "/lib/modprobe.d",
+    ] {
+        for name in sysroot
+            .list(dir, |name| has_extension(name, "conf"))
+            .items()
+        {
             if seen.contains(name) {
                 continue;
             }
@@ -451,25 +658,44 @@ fn modprobe(sysroot: &Sysroot) -> Reading<Vec<crate::facts::ModprobeLine>> {
 /// DKMS trees, without calling dkms.
 fn dkms(sysroot: &Sysroot) -> Reading<Vec<DkmsTree>> {
     const TREES: &str = "/var/lib/dkms";
-    sysroot.list(TREES, |name| name.starts_with("nvidia")).map(|names| {
-        let mut trees = Vec::new();
-        for name in names {
-            let dir = join(TREES, &name);
-            for version in sysroot.list(&dir, |v| v.starts_with(|c: char| c.is_ascii_digit())).items() {
-                trees.push(dkms_tree(sysroot, &name, version, &join(&dir, version)));
+    sysroot
+        .list(TREES, |name| name.starts_with("nvidia"))
+        .map(|names| {
+            let mut trees = Vec::new();
+            for name in names {
+                let dir = join(TREES, &name);
+                for version in sysroot
+                    .list(&dir, |v| v.starts_with(|c: char| c.is_ascii_digit()))
+                    .items()
+                {
+                    trees.push(dkms_tree(sysroot, &name, version, &join(&dir, version)));
+                }
             }
-        }
-        trees
-    })
+            trees
+        })
 }
 
 /// One tree: `KERNEL/ARCH/module/*.ko` is a built module, `build/make.log` a build that failed.
 fn dkms_tree(sysroot: &Sysroot, name: &str, version: &str, dir: &str) -> DkmsTree {
-    let mut tree = DkmsTree { name: name.to_owned(), version: version.to_owned(), ..DkmsTree::default() };
-    for kernel in sysroot.list(dir, |k| !matches!(k, "build" | "source")).items() {
+    let mut tree = DkmsTree {
+        name: name.to_owned(),
+        version: version.to_owned(),
+        ..DkmsTree::default()
+    };
+    for kernel in sysroot
+        .list(dir, |k| !matches!(k, "build" | "source"))
+        .items()
+    {
         let kernel_dir = join(dir, kernel);
         let arches = sysroot.list(&kernel_dir, |_| true);
-        let built = arches.items().iter().any(|arch| !sysroot.list(&join(&join(&kernel_dir, arch), "module"), |n| n.contains(".ko")).items().is_empty());
+        let built = arches.items().iter().any(|arch| {
+            !sysroot
+                .list(&join(&join(&kernel_dir, arch), "module"), |n| {
+                    n.contains(".ko")
+                })
+                .items()
+                .is_empty()
+        });
         if built {
             tree.built.push(kernel.clone());
         } else if !arches.items().is_empty() {
@@ -479,25 +705,52 @@ fn dkms_tree(sysroot: &Sysroot, name: &str, version: &str, dir: &str) -> DkmsTre
     if let Reading::Present { value, .. } = sysroot.tail(&join(dir, "build/make.log"), 16 << 10) {
         tree.failed_build = true;
         let text = String::from_utf8_lossy(&value);
-        let errors: Vec<&str> = text.lines().filter(|line| line.contains("rror:") || line.contains("Error ") || line.contains("ERROR")).collect();
-        tree.errors = errors.iter().rev().take(BUILD_ERRORS).rev().map(|line| line.chars().take(300).collect()).collect();
+        let errors: Vec<&str> = text
+            .lines()
+            .filter(|line| {
+                line.contains("rror:") || line.contains("Error ") || line.contains("ERROR")
+            })
+            .collect();
+        tree.errors = errors
+            .iter()
+            .rev()
+            .take(BUILD_ERRORS)
+            .rev()
+            .map(|line| line.chars().take(300).collect())
+            .collect();
     }
     tree
 }
 
-/// The fabric manager, looked for only where there is an NVSwitch: finding a process by name reads every process's.
+/// The fabric manager, looked for only where there is an `NVSwitch`: finding a process by name reads every process's.
 fn fabric_manager(sysroot: &Sysroot, has_switch: bool) -> FabricManager {
     if !has_switch {
         let none = || "not looked for: no NVSwitch here".to_owned();
-        return FabricManager { socket: Reading::unreadable(none()), process: Reading::unreadable(none()), version: Reading::unreadable(none()), unit: Reading::unreadable(none()) };
+        return FabricManager {
+            socket: Reading::unreadable(none()),
+            process: Reading::unreadable(none()),
+            version: Reading::unreadable(none()),
+            unit: Reading::unreadable(none()),
+        };
     }
-    let units = ["/etc/systemd/system/nvidia-fabricmanager.service", "/lib/systemd/system/nvidia-fabricmanager.service", "/usr/lib/systemd/system/nvidia-fabricmanager.service"];
+    let units = [
+        "/etc/systemd/system/nvidia-fabricmanager.service",
+        "/lib/systemd/system/nvidia-fabricmanager.service",
+        "/usr/lib/systemd/system/nvidia-fabricmanager.service",
+    ];
     let unit = units.into_iter().find(|path| sysroot.exists(path));
     FabricManager {
         socket: socket(sysroot, "/run/nvidia-fabricmanager/socket"),
         process: fabric_manager_process(sysroot),
-        version: sysroot.file("/usr/bin/nv-fabricmanager").and_then("no version in it", |file| elf::fabric_manager_version(&file)),
-        unit: unit.map_or_else(|| Reading::absent("systemd's unit folders"), |path| Reading::present(path.to_owned(), path)),
+        version: sysroot
+            .file("/usr/bin/nv-fabricmanager")
+            .and_then("no version in it", |file| {
+                elf::fabric_manager_version(&file)
+            }),
+        unit: unit.map_or_else(
+            || Reading::absent("systemd's unit folders"),
+            |path| Reading::present(path.to_owned(), path),
+        ),
     }
 }
 
@@ -505,14 +758,29 @@ fn fabric_manager(sysroot: &Sysroot, has_switch: bool) -> FabricManager {
 fn fabric_manager_process(sysroot: &Sysroot) -> Reading<u32> {
     // The kernel keeps 15 characters of a process's name.
     const COMM: &str = "nv-fabricmanage";
-    let runs = |pid: u32| sysroot.text(&format!("/proc/{pid}/comm")).value().is_some_and(|comm| comm.trim() == COMM);
+    let runs = |pid: u32| {
+        sysroot
+            .text(&format!("/proc/{pid}/comm"))
+            .value()
+            .is_some_and(|comm| comm.trim() == COMM)
+    };
     let file = sysroot.text("/run/nvidia-fabricmanager/nv-fabricmanager.pid");
-    if let Some(pid) = file.value().and_then(|text| text.trim().parse().ok()).filter(|pid| runs(*pid)) {
+    if let Some(pid) = file
+        .value()
+        .and_then(|text| text.trim().parse().ok())
+        .filter(|pid| runs(*pid))
+    {
         return Reading::present(pid, "/run/nvidia-fabricmanager/nv-fabricmanager.pid");
     }
     match sysroot.list("/proc", |name| name.bytes().all(|b| b.is_ascii_digit())) {
-        Reading::Present { value, .. } if value.is_empty() => Reading::unreadable("/proc: no processes visible"),
-        Reading::Present { value, .. } => match value.iter().filter_map(|name| name.parse().ok()).find(|pid| runs(*pid)) {
+        Reading::Present { value, .. } if value.is_empty() => {
+            Reading::unreadable("/proc: no processes visible")
+        }
+        Reading::Present { value, .. } => match value
+            .iter()
+            .filter_map(|name| name.parse().ok())
+            .find(|pid| runs(*pid))
+        {
             Some(pid) => Reading::present(pid, format!("/proc/{pid}/comm")),
             None => Reading::absent("/proc/*/comm"),
         },
@@ -531,21 +799,35 @@ fn kernel_log(sysroot: &Sysroot) -> Reading<Vec<String>> {
             Err(e) => refused = Some(format!("/dev/kmsg: {}", e.to_string().to_lowercase())),
         }
     }
-    for path in ["/var/log/kern.log", "/var/log/messages", "/var/log/syslog", "/var/log/dmesg"] {
+    for path in [
+        "/var/log/kern.log",
+        "/var/log/messages",
+        "/var/log/syslog",
+        "/var/log/dmesg",
+    ] {
         match sysroot.tail(path, LOG_CAP) {
-            Reading::Present { value, .. } => return Reading::present(proc::kernel_log(&String::from_utf8_lossy(&value)), path),
+            Reading::Present { value, .. } => {
+                return Reading::present(proc::kernel_log(&String::from_utf8_lossy(&value)), path);
+            }
             Reading::Unreadable { reason } => refused = Some(reason),
             Reading::Absent { .. } => {}
         }
     }
-    refused.map_or_else(|| Reading::absent("/dev/kmsg, /var/log"), Reading::unreadable)
+    refused.map_or_else(
+        || Reading::absent("/dev/kmsg, /var/log"),
+        Reading::unreadable,
+    )
 }
 
 /// The records of the kernel's ring buffer. Each read gives one; the end is `EAGAIN`, an overwritten record `EPIPE`.
 fn ring_buffer() -> Result<Vec<String>, rustix::io::Errno> {
     use rustix::fs::{Mode, OFlags};
     use rustix::io::Errno;
-    let fd = rustix::fs::open("/dev/kmsg", OFlags::RDONLY | OFlags::NONBLOCK | OFlags::CLOEXEC, Mode::empty())?;
+    let fd = rustix::fs::open(
+        "/dev/kmsg",
+        OFlags::RDONLY | OFlags::NONBLOCK | OFlags::CLOEXEC,
+        Mode::empty(),
+    )?;
     let mut text = String::new();
     let mut record = vec![0_u8; 8192];
     loop {
@@ -567,26 +849,54 @@ fn ring_buffer() -> Result<Vec<String>, rustix::io::Errno> {
 
 /// The package that owns a library: (1) the file list of an installed package that names it, (2) an installed package
 /// of user-space libraries with the library's very version.
-fn owner(sysroot: &Sysroot, copy: &LibraryCopy, packages: &Reading<Vec<crate::facts::Package>>) -> Reading<String> {
+fn owner(
+    sysroot: &Sysroot,
+    copy: &LibraryCopy,
+    packages: &Reading<Vec<crate::facts::Package>>,
+) -> Reading<String> {
     let packages = match packages {
         Reading::Present { value, .. } => value,
         Reading::Absent { source } => return Reading::absent(source),
         Reading::Unreadable { reason } => return Reading::unreadable(reason),
     };
-    let brings_libraries = |name: &str| ["libcuda1", "libnvidia-ml1", "nvidia-utils", "nvidia-libs"].contains(&name) || ["-compute", "-cuda1", "-ml1", "cuda-compat"].iter().any(|part| name.contains(part));
+    let brings_libraries = |name: &str| {
+        ["libcuda1", "libnvidia-ml1", "nvidia-utils", "nvidia-libs"].contains(&name)
+            || ["-compute", "-cuda1", "-ml1", "cuda-compat"]
+                .iter()
+                .any(|part| name.contains(part))
+    };
     let listed = |name: &str| {
-        [format!("/var/lib/dpkg/info/{name}.list"), format!("/var/lib/dpkg/info/{name}:amd64.list"), format!("/var/lib/dpkg/info/{name}:arm64.list")]
-            .into_iter()
-            .find(|list| sysroot.text_up_to(list, 1 << 18).value().is_some_and(|text| text.lines().any(|line| line == copy.real_path || line == copy.path)))
+        [
+            format!("/var/lib/dpkg/info/{name}.list"),
+            format!("/var/lib/dpkg/info/{name}:amd64.list"),
+            format!("/var/lib/dpkg/info/{name}:arm64.list"),
+        ]
+        .into_iter()
+        .find(|list| {
+            sysroot
+                .text_up_to(list, 1 << 18)
+                .value()
+                .is_some_and(|text| {
+                    text.lines()
+                        .any(|line| line == copy.real_path || line == copy.path)
+                })
+        })
     };
     for package in packages.iter().filter(|p| brings_libraries(&p.name)) {
         if let Some(list) = listed(&package.name) {
             return Reading::present(package.name.clone(), list);
         }
     }
-    let same_version = packages.iter().find(|p| brings_libraries(&p.name) && !p.name.contains("compat") && copy.version.is_present() && package_version(&p.version).as_ref() == copy.version.value());
+    let same_version = packages.iter().find(|p| {
+        brings_libraries(&p.name)
+            && !p.name.contains("compat")
+            && copy.version.is_present()
+            && package_version(&p.version).as_ref() == copy.version.value()
+    });
     match same_version {
-        Some(package) if !copy.is_compat() => Reading::present(package.name.clone(), "/var/lib/dpkg/status (same version)"),
+        Some(package) if !copy.is_compat() => {
+            Reading::present(package.name.clone(), "/var/lib/dpkg/status (same version)")
+        }
         _ => Reading::absent("package database"),
     }
 }

@@ -32,8 +32,15 @@ const KEPT: &[&str] = &[
 ];
 
 /// Variables of which only is kept that they are set.
-const ONLY_SET: &[&str] =
-    &["APPTAINER_CONTAINER", "CI", "GITHUB_ACTIONS", "KUBERNETES_SERVICE_HOST", "SINGULARITY_CONTAINER", "SLURM_JOB_ID", "WSL_DISTRO_NAME"];
+const ONLY_SET: &[&str] = &[
+    "APPTAINER_CONTAINER",
+    "CI",
+    "GITHUB_ACTIONS",
+    "KUBERNETES_SERVICE_HOST",
+    "SINGULARITY_CONTAINER",
+    "SLURM_JOB_ID",
+    "WSL_DISTRO_NAME",
+];
 
 /// The variables that matter.
 pub(super) fn allowed(all: &BTreeMap<String, String>) -> BTreeMap<String, String> {
@@ -42,7 +49,9 @@ pub(super) fn allowed(all: &BTreeMap<String, String>) -> BTreeMap<String, String
             if KEPT.contains(&name.as_str()) || name.starts_with("NVIDIA_REQUIRE_") {
                 Some((name.clone(), value.clone()))
             } else {
-                ONLY_SET.contains(&name.as_str()).then(|| (name.clone(), "set".to_owned()))
+                ONLY_SET
+                    .contains(&name.as_str())
+                    .then(|| (name.clone(), "set".to_owned()))
             }
         })
         .collect()
@@ -54,8 +63,16 @@ mod tests {
 
     #[test]
     fn only_the_allow_list_is_kept() {
-        let all = [("CUDA_VISIBLE_DEVICES", "0"), ("AWS_SECRET_ACCESS_KEY", "x"), ("KUBERNETES_SERVICE_HOST", "192.0.2.1"), ("NVIDIA_REQUIRE_CUDA", "cuda>=12.0")];
-        let all = all.into_iter().map(|(k, v)| (k.to_owned(), v.to_owned())).collect();
+        let all = [
+            ("CUDA_VISIBLE_DEVICES", "0"),
+            ("AWS_SECRET_ACCESS_KEY", "x"),
+            ("KUBERNETES_SERVICE_HOST", "192.0.2.1"),
+            ("NVIDIA_REQUIRE_CUDA", "cuda>=12.0"),
+        ];
+        let all = all
+            .into_iter()
+            .map(|(k, v)| (k.to_owned(), v.to_owned()))
+            .collect();
         let kept = allowed(&all);
         assert_eq!(kept.len(), 3);
         assert_eq!(kept["KUBERNETES_SERVICE_HOST"], "set");

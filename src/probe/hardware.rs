@@ -11,16 +11,28 @@ use crate::sysroot::{Sysroot, file_name, join};
 const DEVICES: &str = "/sys/bus/pci/devices";
 const SWITCHES: &str = "/proc/driver/nvidia-nvswitch/devices";
 
-/// PCI devices of GPU vendors: (1) `/sys/bus/pci/devices`, (2) the NVSwitches that the driver lists.
+/// PCI devices of GPU vendors: (1) `/sys/bus/pci/devices`, (2) the `NVSwitches` that the driver lists.
 pub(super) fn probe(sysroot: &Sysroot) -> HardwareFacts {
-    let pci = sysroot.list(DEVICES, |_| true).map(|names| names.iter().filter_map(|name| device(sysroot, name)).collect());
-    HardwareFacts { pci, nvswitch_driver: sysroot.list(SWITCHES, |_| true) }
+    let pci = sysroot.list(DEVICES, |_| true).map(|names| {
+        names
+            .iter()
+            .filter_map(|name| device(sysroot, name))
+            .collect()
+    });
+    HardwareFacts {
+        pci,
+        nvswitch_driver: sysroot.list(SWITCHES, |_| true),
+    }
 }
 
-/// One function, where it is one of interest: a display, a processing accelerator (class 12) or an NVSwitch.
+/// One function, where it is one of interest: a display, a processing accelerator (class 12) or an `NVSwitch`.
 fn device(sysroot: &Sysroot, address: &str) -> Option<PciDevice> {
     let dir = join(DEVICES, address);
-    let number = |name: &str| sysroot.text(&join(&dir, name)).and_then("no hexadecimal number", |text| proc::hex(&text));
+    let number = |name: &str| {
+        sysroot
+            .text(&join(&dir, name))
+            .and_then("no hexadecimal number", |text| proc::hex(&text))
+    };
     let vendor = u16::try_from(*number("vendor").value()?).ok()?;
     if ![VENDOR_NVIDIA, VENDOR_AMD, VENDOR_INTEL].contains(&vendor) {
         return None;
@@ -31,9 +43,16 @@ fn device(sysroot: &Sysroot, address: &str) -> Option<PciDevice> {
     if !is_gpu && !is_switch {
         return None;
     }
-    let text = |name: &str| sysroot.text(&join(&dir, name)).map(|text| text.trim().to_owned());
+    let text = |name: &str| {
+        sysroot
+            .text(&join(&dir, name))
+            .map(|text| text.trim().to_owned())
+    };
     let runtime_status = text("power/runtime_status");
-    let awake = !matches!(runtime_status.value().map(String::as_str), Some("suspended" | "suspending" | "resuming"));
+    let awake = !matches!(
+        runtime_status.value().map(String::as_str),
+        Some("suspended" | "suspending" | "resuming")
+    );
     let asleep = || format!("{dir}: not read, since the device sleeps and would wake");
     let width = |name: &str| text(name).and_then("no number", |text| text.parse().ok());
     Some(PciDevice {
@@ -42,28 +61,44 @@ fn device(sysroot: &Sysroot, address: &str) -> Option<PciDevice> {
         device: u16::try_from(*number("device").value()?).ok()?,
         class,
         subsystem: match (number("subsystem_vendor"), number("subsystem_device")) {
-            (Reading::Present { value: vendor, source }, Reading::Present { value: device, .. }) => {
-                match (u16::try_from(vendor), u16::try_from(device)) {
-                    (Ok(vendor), Ok(device)) => Reading::present((vendor, device), source),
-                    _ => Reading::unreadable(format!("{source}: no 16-bit number")),
-                }
-            }
+            (
+                Reading::Present {
+                    value: vendor,
+                    source,
+                },
+                Reading::Present { value: device, .. },
+            ) => match (u16::try_from(vendor), u16::try_from(device)) {
+                (Ok(vendor), Ok(device)) => Reading::present((vendor, device), source),
+                _ => Reading::unreadable(format!("{source}: no 16-bit number")),
+            },
             (Reading::Present { .. }, other) | (other, _) => other.and_then("half an id", |_| None),
         },
-        driver: sysroot.link(&join(&dir, "driver")).map(|target| file_name(&target).to_owned()),
+        driver: sysroot
+            .link(&join(&dir, "driver"))
+            .map(|target| file_name(&target).to_owned()),
         driver_override: match text("driver_override") {
-            Reading::Present { value, source } if value.is_empty() || value == "(null)" => Reading::absent(source),
+            Reading::Present { value, source } if value.is_empty() || value == "(null)" => {
+                Reading::absent(source)
+            }
             other => other,
         },
         runtime_status,
         power_state: text("power_state"),
-        link_width: if awake { width("current_link_width") } else { Reading::unreadable(asleep()) },
+        link_width: if awake {
+            width("current_link_width")
+        } else {
+            Reading::unreadable(asleep())
+        },
         link_width_max: width("max_link_width"),
-        bar_bytes: sysroot.text(&join(&dir, "resource")).map(|text| proc::bar_sizes(&text)),
+        bar_bytes: sysroot
+            .text(&join(&dir, "resource"))
+            .map(|text| proc::bar_sizes(&text)),
         config_all_ones: if !awake {
             Reading::unreadable(asleep())
         } else if vendor == VENDOR_NVIDIA {
-            sysroot.bytes(&join(&dir, "config"), 64).and_then("shorter than a PCI header", all_ones)
+            sysroot
+                .bytes(&join(&dir, "config"), 64)
+                .and_then("shorter than a PCI header", |config| all_ones(&config))
         } else {
             Reading::unreadable("not read: only asked of NVIDIA devices")
         },
@@ -72,7 +107,7 @@ fn device(sysroot: &Sysroot, address: &str) -> Option<PciDevice> {
 }
 
 /// Whether a configuration space of at least 16 bytes is all ones. Without root the kernel hands out 64 bytes.
-fn all_ones(config: Vec<u8>) -> Option<bool> {
+fn all_ones(config: &[u8]) -> Option<bool> {
     (config.len() >= 16).then(|| config.iter().all(|byte| *byte == 0xff))
 }
 
@@ -82,8 +117,11 @@ mod tests {
 
     #[test]
     fn a_lost_device_reads_all_ones() {
-        assert_eq!(all_ones(vec![0xff; 64]), Some(true));
-        assert_eq!(all_ones([vec![0xde, 0x10], vec![0xff; 62]].concat()), Some(false));
-        assert_eq!(all_ones(vec![0xff; 4]), None);
+        assert_eq!(all_ones(&[0xff; 64]), Some(true));
+        assert_eq!(
+            all_ones(&[vec![0xde, 0x10], vec![0xff; 62]].concat()),
+            Some(false)
+        );
+        assert_eq!(all_ones(&[0xff; 4]), None);
     }
 }

@@ -61,10 +61,18 @@ const OWN_ARCH: &str = std::env::consts::ARCH;
 
 impl<'a> Loader<'a> {
     /// Reads what the loader reads.
-    pub(super) fn new(sysroot: &'a Sysroot, ld_library_path: Option<&str>, uname: Option<&(String, String)>) -> Self {
+    pub(super) fn new(
+        sysroot: &'a Sysroot,
+        ld_library_path: Option<&str>,
+        uname: Option<&(String, String)>,
+    ) -> Self {
         // An empty part of LD_LIBRARY_PATH means the working folder: nothing of ours lies there, and it is not recorded.
-        let library_path =
-            ld_library_path.unwrap_or_default().split([':', ';']).filter(|dir| dir.starts_with('/')).map(|dir| dir.trim_end_matches('/').to_owned()).collect();
+        let library_path = ld_library_path
+            .unwrap_or_default()
+            .split([':', ';'])
+            .filter(|dir| dir.starts_with('/'))
+            .map(|dir| dir.trim_end_matches('/').to_owned())
+            .collect();
         let arch = if sysroot.exists("/lib64/ld-linux-x86-64.so.2") {
             "x86_64".to_owned()
         } else if sysroot.exists("/lib/ld-linux-aarch64.so.1") {
@@ -72,26 +80,44 @@ impl<'a> Loader<'a> {
         } else {
             uname.map_or_else(|| OWN_ARCH.to_owned(), |(_, machine)| machine.clone())
         };
-        Self { sysroot, library_path, cache: sysroot.bytes("/etc/ld.so.cache", CACHE_CAP), arch }
+        Self {
+            sysroot,
+            library_path,
+            cache: sysroot.bytes("/etc/ld.so.cache", CACHE_CAP),
+            arch,
+        }
     }
 
     /// The folders that the loader searches when all else fails.
     fn default_folders(&self) -> Vec<String> {
         let triplet = format!("{}-linux-gnu", self.arch);
-        [format!("/lib/{triplet}"), format!("/usr/lib/{triplet}"), "/lib64".into(), "/usr/lib64".into(), "/lib".into(), "/usr/lib".into()].into()
+        [
+            format!("/lib/{triplet}"),
+            format!("/usr/lib/{triplet}"),
+            "/lib64".into(),
+            "/usr/lib64".into(),
+            "/lib".into(),
+            "/usr/lib".into(),
+        ]
+        .into()
     }
 
     /// Files called `soname` in the loader's order: the first usable one is what a process gets.
     pub(super) fn search(&self, soname: &str) -> Vec<Found> {
         let mut found = Vec::new();
         let mut offer = |path: String, by: ReachedBy| {
-            if self.sysroot.lstat(&path).is_present() && !found.iter().any(|f: &Found| f.path == path) {
+            if self.sysroot.lstat(&path).is_present()
+                && !found.iter().any(|f: &Found| f.path == path)
+            {
                 found.push(Found { path, by });
             }
         };
         for dir in &self.library_path {
             for sub in self.hwcaps() {
-                offer(join(&join(dir, sub), soname), ReachedBy::LdLibraryPath(dir.clone()));
+                offer(
+                    join(&join(dir, sub), soname),
+                    ReachedBy::LdLibraryPath(dir.clone()),
+                );
             }
             offer(join(dir, soname), ReachedBy::LdLibraryPath(dir.clone()));
         }
@@ -105,11 +131,20 @@ impl<'a> Loader<'a> {
     }
 
     /// Paths that the cache holds, in its order, for this architecture.
-    fn of_cache(&self, parse: impl Fn(&[u8]) -> Result<Vec<ldcache::CacheEntry>, String>) -> Vec<String> {
-        let Some(bytes) = self.cache.value() else { return Vec::new() };
+    fn of_cache(
+        &self,
+        parse: impl Fn(&[u8]) -> Result<Vec<ldcache::CacheEntry>, String>,
+    ) -> Vec<String> {
+        let Some(bytes) = self.cache.value() else {
+            return Vec::new();
+        };
         match parse(bytes) {
             // On another machine's root the flags may be those of a cross-built fixture: paths that exist decide.
-            Ok(entries) => entries.into_iter().filter(|e| ldcache::is_for_arch(e.flags, &self.arch) || !self.sysroot.is_live()).map(|e| e.path).collect(),
+            Ok(entries) => entries
+                .into_iter()
+                .filter(|e| ldcache::is_for_arch(e.flags, &self.arch) || !self.sysroot.is_live())
+                .map(|e| e.path)
+                .collect(),
             Err(reason) => {
                 log::debug!("/etc/ld.so.cache: {reason}");
                 Vec::new()
@@ -119,18 +154,34 @@ impl<'a> Loader<'a> {
 
     /// Names in the cache that begin with `prefix`: `libcudart.so.`.
     pub(super) fn cached_with_prefix(&self, prefix: &str) -> Vec<Found> {
-        self.of_cache(|bytes| ldcache::parse_prefixed(bytes, &[prefix])).into_iter().map(|path| Found { path, by: ReachedBy::LdCache }).collect()
+        self.of_cache(|bytes| ldcache::parse_prefixed(bytes, &[prefix]))
+            .into_iter()
+            .map(|path| Found {
+                path,
+                by: ReachedBy::LdCache,
+            })
+            .collect()
     }
 
     /// Files whose name begins with `prefix` in the folders of `LD_LIBRARY_PATH`.
     pub(super) fn on_library_path(&self, prefix: &str) -> Vec<Found> {
-        self.library_path.iter().flat_map(|dir| self.files_in(dir, prefix, &ReachedBy::LdLibraryPath(dir.clone()))).collect()
+        self.library_path
+            .iter()
+            .flat_map(|dir| self.files_in(dir, prefix, &ReachedBy::LdLibraryPath(dir.clone())))
+            .collect()
     }
 
     /// Files whose name begins with `prefix` in a folder.
     pub(super) fn files_in(&self, dir: &str, prefix: &str, by: &ReachedBy) -> Vec<Found> {
         let names = self.sysroot.list(dir, |name| name.starts_with(prefix));
-        names.items().iter().map(|name| Found { path: join(dir, name), by: by.clone() }).collect()
+        names
+            .items()
+            .iter()
+            .map(|name| Found {
+                path: join(dir, name),
+                by: by.clone(),
+            })
+            .collect()
     }
 
     /// Every other copy: beside those that were found, in the default folders and in the known places.
@@ -153,21 +204,41 @@ impl<'a> Loader<'a> {
         for dir in KNOWN_PLACES {
             add((*dir).to_owned(), ReachedBy::KnownPlace);
         }
-        for store in self.sysroot.list("/usr/lib/wsl/drivers", |name| name.starts_with("nv")).items() {
+        for store in self
+            .sysroot
+            .list("/usr/lib/wsl/drivers", |name| name.starts_with("nv"))
+            .items()
+        {
             add(join("/usr/lib/wsl/drivers", store), ReachedBy::KnownPlace);
         }
         for toolkit in toolkit_folders(self.sysroot) {
-            for sub in ["compat", "compat_orin", "lib64/stubs", "lib64", "targets/x86_64-linux/lib/stubs"] {
+            for sub in [
+                "compat",
+                "compat_orin",
+                "lib64/stubs",
+                "lib64",
+                "targets/x86_64-linux/lib/stubs",
+            ] {
                 add(join(&toolkit, sub), ReachedBy::Toolkit(toolkit.clone()));
             }
         }
-        dirs.iter().flat_map(|(dir, by)| self.files_in(dir, prefix, by)).collect()
+        dirs.iter()
+            .flat_map(|(dir, by)| self.files_in(dir, prefix, by))
+            .collect()
     }
 
     /// The glibc-hwcaps folders that this processor may use; which of them is not asked, since none of NVIDIA's
     /// packages uses them: a copy there is found all the same.
     fn hwcaps(&self) -> &'static [&'static str] {
-        if self.arch == "x86_64" { &["glibc-hwcaps/x86-64-v4", "glibc-hwcaps/x86-64-v3", "glibc-hwcaps/x86-64-v2"] } else { &[] }
+        if self.arch == "x86_64" {
+            &[
+                "glibc-hwcaps/x86-64-v4",
+                "glibc-hwcaps/x86-64-v3",
+                "glibc-hwcaps/x86-64-v2",
+            ]
+        } else {
+            &[]
+        }
     }
 
     /// What a file is, and its ELF identity where it is a library for this machine.
@@ -175,7 +246,9 @@ impl<'a> Loader<'a> {
         match self.sysroot.stat(path) {
             Reading::Absent { .. } => return (FileKind::DanglingLink, 0, None),
             Reading::Unreadable { reason } => return (FileKind::Unreadable(reason), 0, None),
-            Reading::Present { value, .. } if value.kind == Kind::Folder => return (FileKind::NotElf("a folder".to_owned()), 0, None),
+            Reading::Present { value, .. } if value.kind == Kind::Folder => {
+                return (FileKind::NotElf("a folder".to_owned()), 0, None);
+            }
             Reading::Present { .. } => {}
         }
         let file = match self.sysroot.file(path) {
@@ -185,11 +258,17 @@ impl<'a> Loader<'a> {
         };
         let size = crate::read::window::ReadAt::len(&file);
         match elf::identify(&file) {
-            Shape::Unreadable(reason) => (FileKind::Unreadable(format!("{path}: {reason}")), size, None),
+            Shape::Unreadable(reason) => (
+                FileKind::Unreadable(format!("{path}: {reason}")),
+                size,
+                None,
+            ),
             Shape::Empty => (FileKind::Empty, size, None),
             Shape::Truncated(_) => (FileKind::Truncated, size, None),
             Shape::NotElf(words) => (FileKind::NotElf(words), size, None),
-            Shape::Elf(elf) if elf.arch != self.arch => (FileKind::OtherArch(elf.arch.clone()), size, Some(elf)),
+            Shape::Elf(elf) if elf.arch != self.arch => {
+                (FileKind::OtherArch(elf.arch.clone()), size, Some(elf))
+            }
             Shape::Elf(elf) => (FileKind::Library, size, Some(elf)),
         }
     }
@@ -197,8 +276,12 @@ impl<'a> Loader<'a> {
 
 /// CUDA toolkit folders: `/usr/local/cuda*`, `/opt/cuda`, `/usr/lib/cuda`, links left out where their target is listed.
 pub(super) fn toolkit_folders(sysroot: &Sysroot) -> Vec<String> {
-    let mut folders: Vec<String> =
-        sysroot.list("/usr/local", |name| name.starts_with("cuda")).items().iter().map(|name| join("/usr/local", name)).collect();
+    let mut folders: Vec<String> = sysroot
+        .list("/usr/local", |name| name.starts_with("cuda"))
+        .items()
+        .iter()
+        .map(|name| join("/usr/local", name))
+        .collect();
     folders.extend(["/opt/cuda", "/usr/lib/cuda"].map(str::to_owned));
     let mut seen = Vec::new();
     folders.retain(|dir| match sysroot.real_path(dir) {
@@ -216,7 +299,12 @@ pub(super) fn toolkit_folders(sysroot: &Sysroot) -> Vec<String> {
 /// Whether a file name is `prefix` followed by nothing or by a version: `libcuda.so`, `libcuda.so.1`,
 /// `libcuda.so.550.54.14`; `libcuda.so.bak` is none.
 pub(super) fn is_library_name(path: &str, prefix: &str) -> bool {
-    file_name(path).strip_prefix(prefix).is_some_and(|rest| rest.is_empty() || rest.strip_prefix('.').is_some_and(|v| v.chars().all(|c| c.is_ascii_digit() || c == '.')))
+    file_name(path).strip_prefix(prefix).is_some_and(|rest| {
+        rest.is_empty()
+            || rest
+                .strip_prefix('.')
+                .is_some_and(|v| v.chars().all(|c| c.is_ascii_digit() || c == '.'))
+    })
 }
 
 #[cfg(test)]

@@ -65,18 +65,39 @@ pub fn take(request: &Request) -> Facts {
         taken_at: request.taken_at.clone(),
         environment: match &request.environment {
             Some(all) => Reading::present(environment::allowed(all), "environment"),
-            None => Reading::unreadable("not recorded: the caller's environment does not count for another root"),
+            None => Reading::unreadable(
+                "not recorded: the caller's environment does not count for another root",
+            ),
         },
         ..Facts::default()
     };
 
-    let loader = loader::Loader::new(sysroot, env.get("LD_LIBRARY_PATH").map(String::as_str), request.uname.as_ref());
-    facts.driver.libcuda = guarded(&mut problems, "driver.libcuda", || driver::library_copies(sysroot, &loader, driver::Library::Cuda));
-    facts.driver.libnvidia_ml = guarded(&mut problems, "driver.libnvidia_ml", || driver::library_copies(sysroot, &loader, driver::Library::Nvml));
-    (facts.driver.sys_version, facts.driver.proc_version, facts.driver.modules) = driver::loaded(sysroot);
+    let loader = loader::Loader::new(
+        sysroot,
+        env.get("LD_LIBRARY_PATH").map(String::as_str),
+        request.uname.as_ref(),
+    );
+    facts.driver.libcuda = guarded(&mut problems, "driver.libcuda", || {
+        driver::library_copies(sysroot, &loader, driver::Library::Cuda)
+    });
+    facts.driver.libnvidia_ml = guarded(&mut problems, "driver.libnvidia_ml", || {
+        driver::library_copies(sysroot, &loader, driver::Library::Nvml)
+    });
+    (
+        facts.driver.sys_version,
+        facts.driver.proc_version,
+        facts.driver.modules,
+    ) = driver::loaded(sysroot);
     facts.driver.nodes = guarded(&mut problems, "driver.nodes", || driver::nodes(sysroot));
-    facts.consumer = consumer::find(sysroot, &env, request.working_folder.as_deref(), request.python_env.as_deref());
-    facts.runtime.cudart = guarded(&mut problems, "runtime.cudart", || runtime::copies(sysroot, &loader, &facts.consumer));
+    facts.consumer = consumer::find(
+        sysroot,
+        &env,
+        request.working_folder.as_deref(),
+        request.python_env.as_deref(),
+    );
+    facts.runtime.cudart = guarded(&mut problems, "runtime.cudart", || {
+        runtime::copies(sysroot, &loader, &facts.consumer)
+    });
 
     let calls = if request.load_nothing || !sysroot.is_live() {
         Calls::Forbidden
@@ -100,13 +121,21 @@ pub fn take(request: &Request) -> Facts {
     let asked = ask::start(request, &facts, calls);
 
     facts.hardware = guarded(&mut problems, "hardware", || hardware::probe(sysroot));
-    facts.system = guarded(&mut problems, "system", || system::probe(sysroot, request, &facts.driver));
+    facts.system = guarded(&mut problems, "system", || {
+        system::probe(sysroot, request, &facts.driver)
+    });
     driver::probe(sysroot, &mut facts);
-    facts.runtime.toolkits = guarded(&mut problems, "runtime.toolkits", || runtime::toolkits(sysroot));
+    facts.runtime.toolkits = guarded(&mut problems, "runtime.toolkits", || {
+        runtime::toolkits(sysroot)
+    });
     facts.vendor = asked.finish();
     facts.problems = problems;
 
-    if request.redact { redact::facts(secrets(sysroot, &env), facts) } else { facts }
+    if request.redact {
+        redact::facts(secrets(sysroot, &env), facts)
+    } else {
+        facts
+    }
 }
 
 /// Runs one question; a panic in it is a bug, becomes a problem, and leaves its facts unreadable.
@@ -119,13 +148,32 @@ fn guarded<T: Default>(problems: &mut Vec<String>, name: &str, question: impl Fn
 
 /// What this machine's reports may not hold.
 fn secrets(sysroot: &Sysroot, env: &BTreeMap<String, String>) -> Secrets {
-    let host = |path| sysroot.text(path).value().map(|text: &String| text.trim().to_owned()).filter(|name| !name.is_empty());
-    let mut host_names: Vec<String> = ["/proc/sys/kernel/hostname", "/etc/hostname"].into_iter().filter_map(host).collect();
+    let host = |path| {
+        sysroot
+            .text(path)
+            .value()
+            .map(|text: &String| text.trim().to_owned())
+            .filter(|name| !name.is_empty())
+    };
+    let mut host_names: Vec<String> = ["/proc/sys/kernel/hostname", "/etc/hostname"]
+        .into_iter()
+        .filter_map(host)
+        .collect();
     host_names.extend(env.get("HOSTNAME").cloned());
     host_names.sort_unstable();
     host_names.dedup();
-    let mut user_names: Vec<String> = ["USER", "LOGNAME", "SUDO_USER"].iter().filter_map(|name| env.get(*name).cloned()).collect();
+    let mut user_names: Vec<String> = ["USER", "LOGNAME", "SUDO_USER"]
+        .iter()
+        .filter_map(|name| env.get(*name).cloned())
+        .collect();
     user_names.sort_unstable();
     user_names.dedup();
-    Secrets { home: env.get("HOME").cloned().filter(|home| home.starts_with('/') && home.len() > 1), user_names, host_names }
+    Secrets {
+        home: env
+            .get("HOME")
+            .cloned()
+            .filter(|home| home.starts_with('/') && home.len() > 1),
+        user_names,
+        host_names,
+    }
 }

@@ -2,6 +2,7 @@
 //! its code, (3) the distribution that brought it. What it answers when called is `vendor`'s business.
 
 use crate::facts::{Consumer, ConsumerKind, FileKind, ReachedBy, Reading, RuntimeCopy, Toolkit};
+use crate::probe::consumer::has_extension;
 use crate::probe::loader::{Found, Loader, is_library_name, toolkit_folders};
 use crate::read::{cudart, proc, pydist};
 use crate::sysroot::{Sysroot, file_name, join};
@@ -10,13 +11,20 @@ use crate::version::Version;
 const PREFIX: &str = "libcudart.so";
 
 /// All copies: the environment's, those the loader finds, those in toolkit folders.
-pub(super) fn copies(sysroot: &Sysroot, loader: &Loader<'_>, consumer: &Consumer) -> Reading<Vec<RuntimeCopy>> {
+pub(super) fn copies(
+    sysroot: &Sysroot,
+    loader: &Loader<'_>,
+    consumer: &Consumer,
+) -> Reading<Vec<RuntimeCopy>> {
     let mut found: Vec<Found> = Vec::new();
     if consumer.kind == ConsumerKind::Environment {
         for dir in environment_folders(sysroot, consumer) {
             // auditwheel renames what it copies: libcudart-80664282.so.10.2.89.
             let names = sysroot.list(&dir, |name| name.starts_with("libcudart"));
-            found.extend(names.items().iter().map(|name| Found { path: join(&dir, name), by: ReachedBy::Environment }));
+            found.extend(names.items().iter().map(|name| Found {
+                path: join(&dir, name),
+                by: ReachedBy::Environment,
+            }));
         }
     }
     found.extend(loader.on_library_path(PREFIX));
@@ -42,7 +50,10 @@ pub(super) fn copies(sysroot: &Sysroot, loader: &Loader<'_>, consumer: &Consumer
         copies.push(copy(sysroot, loader, consumer, path, real, by));
     }
     // Reached by nothing but a listing of a default folder: the loader does get it there.
-    Reading::present(copies, "environment, LD_LIBRARY_PATH, ld.so.cache, toolkit folders")
+    Reading::present(
+        copies,
+        "environment, LD_LIBRARY_PATH, ld.so.cache, toolkit folders",
+    )
 }
 
 /// Folders of an environment that hold CUDA runtimes: those of NVIDIA's wheels, torch's own, what auditwheel copied,
@@ -51,11 +62,27 @@ fn environment_folders(sysroot: &Sysroot, consumer: &Consumer) -> Vec<String> {
     let mut dirs = Vec::new();
     for site in &consumer.site_packages {
         let nvidia = join(site, "nvidia");
-        dirs.extend(sysroot.list(&nvidia, |_| true).items().iter().map(|name| format!("{nvidia}/{name}/lib")));
+        dirs.extend(
+            sysroot
+                .list(&nvidia, |_| true)
+                .items()
+                .iter()
+                .map(|name| format!("{nvidia}/{name}/lib")),
+        );
         dirs.push(join(site, "torch/lib"));
-        dirs.extend(sysroot.list(site, |name| name.ends_with(".libs")).items().iter().map(|name| join(site, name)));
+        dirs.extend(
+            sysroot
+                .list(site, |name| has_extension(name, "libs"))
+                .items()
+                .iter()
+                .map(|name| join(site, name)),
+        );
     }
-    if let Some(prefix) = consumer.prefix.value().filter(|p| *p != "/usr" && *p != "/usr/local") {
+    if let Some(prefix) = consumer
+        .prefix
+        .value()
+        .filter(|p| *p != "/usr" && *p != "/usr/local")
+    {
         dirs.push(join(prefix, "lib"));
         dirs.push(join(prefix, "targets/x86_64-linux/lib"));
     }
@@ -63,7 +90,14 @@ fn environment_folders(sysroot: &Sysroot, consumer: &Consumer) -> Vec<String> {
 }
 
 /// One copy, read.
-fn copy(sysroot: &Sysroot, loader: &Loader<'_>, consumer: &Consumer, path: String, real: String, by: ReachedBy) -> RuntimeCopy {
+fn copy(
+    sysroot: &Sysroot,
+    loader: &Loader<'_>,
+    consumer: &Consumer,
+    path: String,
+    real: String,
+    by: ReachedBy,
+) -> RuntimeCopy {
     let (kind, _, identity) = loader.look_at(&path);
     let soname = match identity.and_then(|elf| elf.soname) {
         Some(soname) => Reading::present(soname, real.as_str()),
@@ -71,46 +105,96 @@ fn copy(sysroot: &Sysroot, loader: &Loader<'_>, consumer: &Consumer, path: Strin
     };
     let mut versions = Vec::new();
     // The name of a real file has three parts; libcudart.so.12 and libcudart.so.11.0 are sonames.
-    if let Some(version) = file_name(&real).split_once(".so.").and_then(|(_, v)| Version::parse(v)).filter(|v| v.len() >= 3) {
+    if let Some(version) = file_name(&real)
+        .split_once(".so.")
+        .and_then(|(_, v)| Version::parse(v))
+        .filter(|v| v.len() >= 3)
+    {
         versions.push((real.clone(), version));
     }
-    if kind == FileKind::Library {
-        if let Some(version) = sysroot.file(&path).value().and_then(|file| cudart::version(file)) {
-            versions.push((format!("{real}: version constant in its code"), version));
-        }
+    if kind == FileKind::Library
+        && let Some(version) = sysroot
+            .file(&path)
+            .value()
+            .and_then(|file| cudart::version(file))
+    {
+        versions.push((format!("{real}: version constant in its code"), version));
     }
     let owner = owner(sysroot, consumer, &real, soname.value());
-    if let Some((name, version)) = owner.value().and_then(|owner| owner.rsplit_once(' ')) {
-        if name.contains("cuda-runtime") || name.contains("cudart") {
-            versions.extend(Version::parse(version).map(|v| (format!("distribution {name}"), v)));
-        }
+    if let Some((name, version)) = owner.value().and_then(|owner| owner.rsplit_once(' '))
+        && (name.contains("cuda-runtime") || name.contains("cudart"))
+    {
+        versions.extend(Version::parse(version).map(|v| (format!("distribution {name}"), v)));
     }
     let version = match versions.first() {
         Some((source, version)) => Reading::present(version.clone(), source),
         None => Reading::unreadable(format!("{path}: no version in name, code or package")),
     };
-    RuntimeCopy { path, real_path: real, kind, soname, version, versions, owner, reached_by: vec![by] }
+    RuntimeCopy {
+        path,
+        real_path: real,
+        kind,
+        soname,
+        version,
+        versions,
+        owner,
+        reached_by: vec![by],
+    }
 }
 
 /// The distribution that brought a runtime: a wheel of NVIDIA's whose CUDA major is that of the soname, torch for what
 /// lies in torch/lib, conda's package.
-fn owner(sysroot: &Sysroot, consumer: &Consumer, real: &str, soname: Option<&String>) -> Reading<String> {
-    let major = soname.and_then(|s| s.strip_prefix("libcudart.so.")).and_then(Version::parse).map(|v| v.major());
-    for site in consumer.site_packages.iter().filter(|site| real.starts_with(&format!("{site}/"))) {
+fn owner(
+    sysroot: &Sysroot,
+    consumer: &Consumer,
+    real: &str,
+    soname: Option<&String>,
+) -> Reading<String> {
+    let major = soname
+        .and_then(|s| s.strip_prefix("libcudart.so."))
+        .and_then(Version::parse)
+        .map(|v| v.major());
+    for site in consumer
+        .site_packages
+        .iter()
+        .filter(|site| real.starts_with(&format!("{site}/")))
+    {
         let in_torch = real.starts_with(&format!("{site}/torch/"));
-        let dists = sysroot.list(site, |name| name.ends_with(".dist-info") && (name.starts_with("nvidia_cuda_runtime") || in_torch && name.starts_with("torch-")));
-        for (name, version) in dists.items().iter().filter_map(|dir| pydist::from_dist_info_dir(dir)) {
+        let dists = sysroot.list(site, |name| {
+            name.ends_with(".dist-info")
+                && (name.starts_with("nvidia_cuda_runtime")
+                    || in_torch && name.starts_with("torch-"))
+        });
+        for (name, version) in dists
+            .items()
+            .iter()
+            .filter_map(|dir| pydist::from_dist_info_dir(dir))
+        {
             let same_major = Version::parse(&version).map(|v| v.major()) == major;
-            if name == "torch" && in_torch || name.starts_with("nvidia-cuda-runtime") && same_major && !in_torch {
+            if name == "torch" && in_torch
+                || name.starts_with("nvidia-cuda-runtime") && same_major && !in_torch
+            {
                 return Reading::present(format!("{name} {version}"), join(site, "*.dist-info"));
             }
         }
     }
-    if let Some(prefix) = consumer.prefix.value().filter(|prefix| real.starts_with(&format!("{prefix}/"))) {
+    if let Some(prefix) = consumer
+        .prefix
+        .value()
+        .filter(|prefix| real.starts_with(&format!("{prefix}/")))
+    {
         let meta = join(prefix, "conda-meta");
-        let records = sysroot.list(&meta, |name| name.starts_with("cuda-cudart-") || name.starts_with("cudatoolkit-"));
-        for (name, version) in records.items().iter().filter_map(|file| pydist::from_conda_meta(file)) {
-            if matches!(name.as_str(), "cuda-cudart" | "cudatoolkit") && Version::parse(&version).map(|v| v.major()) == major {
+        let records = sysroot.list(&meta, |name| {
+            name.starts_with("cuda-cudart-") || name.starts_with("cudatoolkit-")
+        });
+        for (name, version) in records
+            .items()
+            .iter()
+            .filter_map(|file| pydist::from_conda_meta(file))
+        {
+            if matches!(name.as_str(), "cuda-cudart" | "cudatoolkit")
+                && Version::parse(&version).map(|v| v.major()) == major
+            {
                 return Reading::present(format!("{name} {version}"), meta);
             }
         }
@@ -122,8 +206,18 @@ fn owner(sysroot: &Sysroot, consumer: &Consumer, real: &str, soname: Option<&Str
 pub(super) fn toolkits(sysroot: &Sysroot) -> Reading<Vec<Toolkit>> {
     let toolkits = toolkit_folders(sysroot).into_iter().map(|path| {
         let json = sysroot.text_up_to(&join(&path, "version.json"), 1 << 14);
-        let text = if json.is_absent() { sysroot.text(&join(&path, "version.txt")) } else { json };
-        Toolkit { version: text.and_then("no version in it", |text| proc::cuda_toolkit_version(&text)), path }
+        let text = if json.is_absent() {
+            sysroot.text(&join(&path, "version.txt"))
+        } else {
+            json
+        };
+        Toolkit {
+            version: text.and_then("no version in it", |text| proc::cuda_toolkit_version(&text)),
+            path,
+        }
     });
-    Reading::present(toolkits.collect(), "/usr/local/cuda*, /opt/cuda, /usr/lib/cuda")
+    Reading::present(
+        toolkits.collect(),
+        "/usr/local/cuda*, /opt/cuda, /usr/lib/cuda",
+    )
 }

@@ -7,8 +7,10 @@ use crate::sysroot::{Sysroot, join};
 use crate::version::Version;
 
 /// EFI variables of the global namespace, and shim's.
-const SECURE_BOOT: &str = "/sys/firmware/efi/efivars/SecureBoot-8be4df61-93ca-11d2-aa0d-00e098032b8c";
-const MOK_STATE: &str = "/sys/firmware/efi/efivars/MokSBStateRT-605dab50-e046-4300-abb6-3dd810dd8b23";
+const SECURE_BOOT: &str =
+    "/sys/firmware/efi/efivars/SecureBoot-8be4df61-93ca-11d2-aa0d-00e098032b8c";
+const MOK_STATE: &str =
+    "/sys/firmware/efi/efivars/MokSBStateRT-605dab50-e046-4300-abb6-3dd810dd8b23";
 const MOK_LIST: &str = "/sys/firmware/efi/efivars/MokListRT-605dab50-e046-4300-abb6-3dd810dd8b23";
 /// A package database may be several megabytes; more than this is not one.
 const DPKG_CAP: usize = 64 << 20;
@@ -18,9 +20,20 @@ const GROUP_CAP: usize = 1 << 20;
 const MOUNTINFO_CAP: usize = 1 << 20;
 
 pub(super) fn probe(sysroot: &Sysroot, request: &Request, driver: &DriverFacts) -> SystemFacts {
-    let line = |path: &str| sysroot.text(path).map(|text| text.trim_end_matches(['\n', '\0']).to_owned());
+    let line = |path: &str| {
+        sysroot
+            .text(path)
+            .map(|text| text.trim_end_matches(['\n', '\0']).to_owned())
+    };
     let uname = |index: usize| match &request.uname {
-        Some((release, machine)) => Reading::present(if index == 0 { release.clone() } else { machine.clone() }, "uname"),
+        Some((release, machine)) => Reading::present(
+            if index == 0 {
+                release.clone()
+            } else {
+                machine.clone()
+            },
+            "uname",
+        ),
         None => Reading::unreadable("not recorded: another root is read"),
     };
     let kernel_release = match line("/proc/sys/kernel/osrelease") {
@@ -32,9 +45,10 @@ pub(super) fn probe(sysroot: &Sysroot, request: &Request, driver: &DriverFacts) 
         None => Reading::unreadable("not recorded: another root is read"),
     };
     let wsl = match &kernel_release {
-        Reading::Present { value, source } if value.to_lowercase().contains("microsoft") => Reading::present(value.clone(), source),
-        Reading::Present { source, .. } => Reading::absent(source),
-        Reading::Absent { source } => Reading::absent(source),
+        Reading::Present { value, source } if value.to_lowercase().contains("microsoft") => {
+            Reading::present(value.clone(), source)
+        }
+        Reading::Present { source, .. } | Reading::Absent { source } => Reading::absent(source),
         Reading::Unreadable { reason } => Reading::unreadable(reason),
     };
     SystemFacts {
@@ -45,12 +59,24 @@ pub(super) fn probe(sysroot: &Sysroot, request: &Request, driver: &DriverFacts) 
             other => other,
         }
         .map(|text| proc::os_release(&text)),
-        cmdline: sysroot.text("/proc/cmdline").map(|text| proc::cmdline(&text)),
+        cmdline: sysroot
+            .text("/proc/cmdline")
+            .map(|text| proc::cmdline(&text)),
         secure_boot: efi_bool(sysroot, SECURE_BOOT),
         shim_validation_disabled: efi_bool(sysroot, MOK_STATE),
-        mok_list: if efi(sysroot) { exists(sysroot, MOK_LIST) } else { Reading::absent("/sys/firmware/efi") },
-        machine_keys: sysroot.text_up_to("/proc/keys", 1 << 16).and_then("no .machine keyring listed", |text| proc::keyring_count(&text, ".machine")),
-        lockdown: sysroot.text("/sys/kernel/security/lockdown").and_then("no active mode marked", |text| proc::lockdown(&text)),
+        mok_list: if efi(sysroot) {
+            exists(sysroot, MOK_LIST)
+        } else {
+            Reading::absent("/sys/firmware/efi")
+        },
+        machine_keys: sysroot
+            .text_up_to("/proc/keys", 1 << 16)
+            .and_then("no .machine keyring listed", |text| {
+                proc::keyring_count(&text, ".machine")
+            }),
+        lockdown: sysroot
+            .text("/sys/kernel/security/lockdown")
+            .and_then("no active mode marked", |text| proc::lockdown(&text)),
         sig_enforce: line("/sys/module/module/parameters/sig_enforce").map(|text| text == "Y"),
         libc: libc(sysroot),
         virtualisation: virtualisation(sysroot),
@@ -71,7 +97,9 @@ fn efi(sysroot: &Sysroot) -> bool {
 
 /// An EFI variable of one byte. Without EFI it does not apply: absent.
 fn efi_bool(sysroot: &Sysroot, path: &str) -> Reading<bool> {
-    sysroot.bytes(path, 64).and_then("not five bytes", |bytes| proc::efi_bool(&bytes))
+    sysroot
+        .bytes(path, 64)
+        .and_then("not five bytes", |bytes| proc::efi_bool(&bytes))
 }
 
 /// Whether a file is there: present or absent.
@@ -82,46 +110,110 @@ fn exists(sysroot: &Sysroot, path: &str) -> Reading<bool> {
 /// The C library: (1) musl's loader, (2) the version definitions of libc.so.6.
 fn libc(sysroot: &Sysroot) -> Reading<Libc> {
     let arch = std::env::consts::ARCH;
-    for dir in [format!("/lib/{arch}-linux-gnu"), format!("/usr/lib/{arch}-linux-gnu"), "/lib64".into(), "/usr/lib64".into(), "/usr/lib".into()] {
+    for dir in [
+        format!("/lib/{arch}-linux-gnu"),
+        format!("/usr/lib/{arch}-linux-gnu"),
+        "/lib64".into(),
+        "/usr/lib64".into(),
+        "/usr/lib".into(),
+    ] {
         let path = join(&dir, "libc.so.6");
         if let Reading::Present { value: file, .. } = sysroot.file(&path) {
             let version = elf::highest_version_definition(&file, "GLIBC_");
-            return Reading::present(Libc { kind: "glibc".to_owned(), version }, path);
+            return Reading::present(
+                Libc {
+                    kind: "glibc".to_owned(),
+                    version,
+                },
+                path,
+            );
         }
     }
     let musl = sysroot.list("/lib", |name| name.starts_with("ld-musl-"));
     match musl.items().first() {
-        Some(name) => Reading::present(Libc { kind: "musl".to_owned(), version: None }, join("/lib", name)),
+        Some(name) => Reading::present(
+            Libc {
+                kind: "musl".to_owned(),
+                version: None,
+            },
+            join("/lib", name),
+        ),
         None => Reading::absent("libc.so.6 in the loader's default folders"),
     }
 }
 
 /// The hypervisor: (1) DMI, (2) the `hypervisor` flag of the first processor.
 fn virtualisation(sysroot: &Sysroot) -> Reading<String> {
-    const VENDORS: &[&str] =
-        &["QEMU", "VMware", "Xen", "Microsoft Corporation", "Amazon EC2", "Google", "OracleCloud", "innotek", "Parallels", "DigitalOcean", "Hetzner", "OpenStack", "Alibaba Cloud", "Red Hat"];
-    let vendor = sysroot.text("/sys/class/dmi/id/sys_vendor").map(|text| text.trim().to_owned());
-    let product = sysroot.text("/sys/class/dmi/id/product_name").map(|text| text.trim().to_owned());
-    let virtual_cpu = sysroot.bytes("/proc/cpuinfo", 8192).map(|bytes| memchr::memmem::find(&bytes, b" hypervisor").is_some());
+    const VENDORS: &[&str] = &[
+        "QEMU",
+        "VMware",
+        "Xen",
+        "Microsoft Corporation",
+        "Amazon EC2",
+        "Google",
+        "OracleCloud",
+        "innotek",
+        "Parallels",
+        "DigitalOcean",
+        "Hetzner",
+        "OpenStack",
+        "Alibaba Cloud",
+        "Red Hat",
+    ];
+    let vendor = sysroot
+        .text("/sys/class/dmi/id/sys_vendor")
+        .map(|text| text.trim().to_owned());
+    let product = sysroot
+        .text("/sys/class/dmi/id/product_name")
+        .map(|text| text.trim().to_owned());
+    let virtual_cpu = sysroot
+        .bytes("/proc/cpuinfo", 8192)
+        .map(|bytes| memchr::memmem::find(&bytes, b" hypervisor").is_some());
     match (&vendor, &virtual_cpu) {
-        (Reading::Present { value, source }, cpu) if VENDORS.iter().any(|v| value.contains(v)) && cpu.value() != Some(&false) => {
-            let name = product.value().filter(|p| !p.is_empty() && *p != value).map_or_else(|| value.clone(), |p| format!("{value} {p}"));
+        (Reading::Present { value, source }, cpu)
+            if VENDORS.iter().any(|v| value.contains(v)) && cpu.value() != Some(&false) =>
+        {
+            let name = product
+                .value()
+                .filter(|p| !p.is_empty() && *p != value)
+                .map_or_else(|| value.clone(), |p| format!("{value} {p}"));
             Reading::present(name, source)
         }
-        (_, Reading::Present { value: true, source }) => Reading::present("a hypervisor".to_owned(), source),
+        (
+            _,
+            Reading::Present {
+                value: true,
+                source,
+            },
+        ) => Reading::present("a hypervisor".to_owned(), source),
         (_, Reading::Present { source, .. }) => Reading::absent(source),
-        (Reading::Unreadable { reason }, _) | (_, Reading::Unreadable { reason }) => Reading::unreadable(reason),
+        (Reading::Unreadable { reason }, _) | (_, Reading::Unreadable { reason }) => {
+            Reading::unreadable(reason)
+        }
         (_, Reading::Absent { source }) => Reading::absent(source),
     }
 }
 
-/// A Tegra system: (1) `/etc/nv_tegra_release`, (2) the device tree, (3) the name of the SoC family.
+/// A Tegra system: (1) `/etc/nv_tegra_release`, (2) the device tree, (3) the name of the `SoC` family.
 fn tegra(sysroot: &Sysroot) -> Reading<Tegra> {
     let release = sysroot.text("/etc/nv_tegra_release");
-    let tree = |name: &str| sysroot.text(&join("/proc/device-tree", name)).map(|text| text.replace('\0', " ").trim().to_owned());
+    let tree = |name: &str| {
+        sysroot
+            .text(&join("/proc/device-tree", name))
+            .map(|text| text.replace('\0', " ").trim().to_owned())
+    };
     let compatible = tree("compatible");
-    let chip = compatible.value().and_then(|c| c.split_whitespace().find_map(|part| part.strip_prefix("nvidia,tegra"))).map(|n| format!("tegra{n}"));
-    let family = sysroot.text("/sys/devices/soc0/family").value().is_some_and(|f| f.to_lowercase().starts_with("tegra"));
+    let chip = compatible
+        .value()
+        .and_then(|c| {
+            c.split_whitespace()
+                .find_map(|part| part.strip_prefix("nvidia,tegra"))
+        })
+        .map(|n| format!("tegra{n}"));
+    let family = sysroot
+        .text("/sys/devices/soc0/family")
+        .value()
+        .is_some_and(|f| f.to_lowercase().starts_with("tegra"));
     let source = if release.is_present() {
         release.source().to_owned()
     } else if chip.is_some() {
@@ -135,7 +227,14 @@ fn tegra(sysroot: &Sysroot) -> Reading<Tegra> {
         };
     };
     let l4t = release.value().and_then(|text| proc::tegra_release(text));
-    Reading::present(Tegra { l4t, model: tree("model").value().cloned().unwrap_or_default(), chip: chip.unwrap_or_default() }, source)
+    Reading::present(
+        Tegra {
+            l4t,
+            model: tree("model").value().cloned().unwrap_or_default(),
+            chip: chip.unwrap_or_default(),
+        },
+        source,
+    )
 }
 
 /// Whether this is a container, by weighing what says so. No single weak sign decides: `/.dockerenv` is left behind on
@@ -153,10 +252,18 @@ fn container(sysroot: &Sysroot, request: &Request) -> Reading<Container> {
     };
     let env = |name: &str| request.environment.as_ref().and_then(|env| env.get(name));
     if env("KUBERNETES_SERVICE_HOST").is_some() {
-        say(Some("kubernetes"), 1, "KUBERNETES_SERVICE_HOST is set".to_owned());
+        say(
+            Some("kubernetes"),
+            1,
+            "KUBERNETES_SERVICE_HOST is set".to_owned(),
+        );
     }
     for (path, name, points) in [
-        ("/var/run/secrets/kubernetes.io/serviceaccount", "kubernetes", 2),
+        (
+            "/var/run/secrets/kubernetes.io/serviceaccount",
+            "kubernetes",
+            2,
+        ),
         ("/run/.containerenv", "podman", 2),
         ("/.singularity.d", "apptainer", 2),
         ("/dev/.lxd-mounts", "lxc", 2),
@@ -167,20 +274,49 @@ fn container(sysroot: &Sysroot, request: &Request) -> Reading<Container> {
         }
     }
     if let Some(value) = env("container") {
-        say(if value.starts_with("lxc") { Some("lxc") } else { None }, 2, format!("container={value}"));
+        say(
+            if value.starts_with("lxc") {
+                Some("lxc")
+            } else {
+                None
+            },
+            2,
+            format!("container={value}"),
+        );
     }
     let cgroup = sysroot.text_up_to("/proc/self/cgroup", 1 << 16);
-    for (token, name) in [("kubepods", "kubernetes"), ("/docker", "docker"), ("libpod", "podman"), ("/lxc", "lxc"), ("crio-", "kubernetes")] {
+    for (token, name) in [
+        ("kubepods", "kubernetes"),
+        ("/docker", "docker"),
+        ("libpod", "podman"),
+        ("/lxc", "lxc"),
+        ("crio-", "kubernetes"),
+    ] {
         if cgroup.value().is_some_and(|text| text.contains(token)) {
-            say(Some(name), 2, format!("/proc/self/cgroup names {}", token.trim_matches(['/', '-'])));
+            say(
+                Some(name),
+                2,
+                format!("/proc/self/cgroup names {}", token.trim_matches(['/', '-'])),
+            );
             break;
         }
     }
-    let mounts = sysroot.text_up_to("/proc/self/mountinfo", MOUNTINFO_CAP).map(|text| proc::mountinfo(&text));
-    if mounts.items().iter().any(|m| m.target == "/" && matches!(m.fstype.as_str(), "overlay" | "fuse-overlayfs")) {
+    let mounts = sysroot
+        .text_up_to("/proc/self/mountinfo", MOUNTINFO_CAP)
+        .map(|text| proc::mountinfo(&text));
+    if mounts
+        .items()
+        .iter()
+        .any(|m| m.target == "/" && matches!(m.fstype.as_str(), "overlay" | "fuse-overlayfs"))
+    {
         say(None, 1, "the root is an overlay".to_owned());
     }
-    let injected: Vec<String> = mounts.items().iter().filter(|m| is_injected(&m.target)).map(|m| m.target.clone()).collect();
+    let injected: Vec<String> = mounts
+        .items()
+        .iter()
+        .filter(|m| is_injected(&m.target))
+        .map(|m| m.target.clone())
+        .collect();
     if let Some(first) = injected.first() {
         say(None, 1, format!("{first} is a mount of its own"));
     }
@@ -188,12 +324,21 @@ fn container(sysroot: &Sysroot, request: &Request) -> Reading<Container> {
         say(None, 1, "NVIDIA_VISIBLE_DEVICES is set".to_owned());
     }
     // An image's root, read on another machine, is not running: whatever it is, no container is around it.
-    if weight >= 2 && sysroot.is_live() || weight >= 3 {
-        Reading::present(Container { kind: kind.to_owned(), evidence: evidence.clone(), injected }, evidence.join(", "))
+    if weight >= 2 && request.environment.is_some() || weight >= 3 {
+        Reading::present(
+            Container {
+                kind: kind.to_owned(),
+                evidence: evidence.clone(),
+                injected,
+            },
+            evidence.join(", "),
+        )
     } else {
         match mounts {
             Reading::Unreadable { reason } => Reading::unreadable(reason),
-            _ => Reading::absent("/.dockerenv, /run/.containerenv, /proc/self/mountinfo, /proc/self/cgroup"),
+            _ => Reading::absent(
+                "/.dockerenv, /run/.containerenv, /proc/self/mountinfo, /proc/self/cgroup",
+            ),
         }
     }
 }
@@ -210,7 +355,11 @@ fn is_injected(target: &str) -> bool {
 }
 
 /// Names of the groups that matter.
-fn group_names(sysroot: &Sysroot, user: Option<&User>, driver: &DriverFacts) -> Reading<std::collections::BTreeMap<u32, String>> {
+fn group_names(
+    sysroot: &Sysroot,
+    user: Option<&User>,
+    driver: &DriverFacts,
+) -> Reading<std::collections::BTreeMap<u32, String>> {
     let mut wanted: Vec<u32> = driver.nodes.items().iter().map(|n| n.gid).collect();
     if let Some(user) = user {
         wanted.extend(user.groups.iter().chain([&user.gid]));
@@ -218,7 +367,9 @@ fn group_names(sysroot: &Sysroot, user: Option<&User>, driver: &DriverFacts) -> 
     sysroot.text_up_to("/etc/group", GROUP_CAP).map(|text| {
         let mut names = proc::group_names(&text);
         // Other groups say who works here, and nothing about the GPU; a user's private group has the user's name.
-        names.retain(|gid, name| wanted.contains(gid) && (*gid < 1000 || ["video", "render"].contains(&name.as_str())));
+        names.retain(|gid, name| {
+            wanted.contains(gid) && (*gid < 1000 || ["video", "render"].contains(&name.as_str()))
+        });
         names
     })
 }
@@ -230,7 +381,16 @@ fn packages(sysroot: &Sysroot) -> Reading<Vec<Package>> {
         Reading::Absent { .. } => {}
         other => return other.map(|bytes| proc::dpkg_packages(&bytes)),
     }
-    sysroot.list("/var/lib/pacman/local", |name| name.contains("nvidia") || name.contains("cuda")).map(|names| names.iter().filter_map(|n| proc::pacman_dir_name(n)).collect())
+    sysroot
+        .list("/var/lib/pacman/local", |name| {
+            name.contains("nvidia") || name.contains("cuda")
+        })
+        .map(|names| {
+            names
+                .iter()
+                .filter_map(|n| proc::pacman_dir_name(n))
+                .collect()
+        })
 }
 
 /// A version out of a package's: what dpkg puts before the colon is an epoch.

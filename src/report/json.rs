@@ -42,7 +42,12 @@ struct Examined<'a> {
 
 impl<'a> From<&'a Consumer> for Examined<'a> {
     fn from(c: &'a Consumer) -> Self {
-        Self { kind: c.kind, what: &c.what, why: &c.why, also_found: &c.also_found }
+        Self {
+            kind: c.kind,
+            what: &c.what,
+            why: &c.why,
+            also_found: &c.also_found,
+        }
     }
 }
 
@@ -51,7 +56,10 @@ pub fn render(report: &Report<'_>) -> serde_json::Result<String> {
     let document = Document {
         schema: SCHEMA,
         version: env!("CARGO_PKG_VERSION"),
-        matrix: MatrixOf { as_of: report.matrix.as_of(), overlays: &[] },
+        matrix: MatrixOf {
+            as_of: report.matrix.as_of(),
+            overlays: &[],
+        },
         taken_at: &report.facts.taken_at,
         examined: (&report.facts.consumer).into(),
         verdict: &report.diagnosis.verdict,

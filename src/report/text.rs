@@ -27,7 +27,12 @@ pub struct Options {
 
 impl Default for Options {
     fn default() -> Self {
-        Self { width: 80, color: false, verbose: false, quiet: false }
+        Self {
+            width: 80,
+            color: false,
+            verbose: false,
+            quiet: false,
+        }
     }
 }
 
@@ -36,12 +41,21 @@ const EVIDENCE_SHOWN: usize = 8;
 
 /// The report.
 pub fn render(report: &Report<'_>, options: Options) -> String {
-    let mut out = Writer { text: String::new(), options };
+    let mut out = Writer {
+        text: String::new(),
+        options,
+    };
     if options.quiet && report.diagnosis.verdict.status == Status::Ok {
         return String::new();
     }
     out.answer(report);
-    if let Some(root) = report.diagnosis.verdict.key.as_ref().and_then(|key| report.diagnosis.findings.iter().find(|f| f.key == *key)) {
+    if let Some(root) = report
+        .diagnosis
+        .verdict
+        .key
+        .as_ref()
+        .and_then(|key| report.diagnosis.findings.iter().find(|f| f.key == *key))
+    {
         out.fixes(root);
     }
     if !options.quiet {
@@ -59,12 +73,21 @@ struct Writer {
 
 impl Writer {
     fn paint(&self, text: &str, style: Style) -> String {
-        if self.options.color { text.style(style).to_string() } else { text.to_owned() }
+        if self.options.color {
+            text.style(style).to_string()
+        } else {
+            text.to_owned()
+        }
     }
 
     /// Wraps a paragraph: the first line after `first`, the others after `rest`.
     fn paragraph(&mut self, first: &str, rest: &str, text: &str) {
-        let options = textwrap::Options::new(self.options.width).initial_indent(first).subsequent_indent(rest).word_separator(textwrap::WordSeparator::AsciiSpace).word_splitter(textwrap::WordSplitter::NoHyphenation).break_words(false);
+        let options = textwrap::Options::new(self.options.width)
+            .initial_indent(first)
+            .subsequent_indent(rest)
+            .word_separator(textwrap::WordSeparator::AsciiSpace)
+            .word_splitter(textwrap::WordSplitter::NoHyphenation)
+            .break_words(false);
         for line in textwrap::wrap(&terminal(text), options) {
             let _ = writeln!(self.text, "{}", line.trim_end());
         }
@@ -79,13 +102,20 @@ impl Writer {
         let verdict = &report.diagnosis.verdict;
         let (label, style) = match (verdict.status, verdict.layer) {
             (Status::Fault, Some(layer)) => (format!("{layer}: "), Style::new().red().bold()),
-            (Status::Warning, Some(layer)) => (format!("warning: {layer}: "), Style::new().yellow().bold()),
+            (Status::Warning, Some(layer)) => {
+                (format!("warning: {layer}: "), Style::new().yellow().bold())
+            }
             (Status::Unknown, _) => ("could not tell: ".to_owned(), Style::new().yellow().bold()),
-            _ if verdict.summary.starts_with("no GPU here") => (String::new(), Style::new().green().bold()),
+            _ if verdict.summary.starts_with("no GPU here") => {
+                (String::new(), Style::new().green().bold())
+            }
             _ => ("ok: ".to_owned(), Style::new().green().bold()),
         };
         // The layer's name stands before the colon: "driver: 535.104.05 is too old", not "driver: driver 535.104.05".
-        let summary = verdict.layer.and_then(|layer| verdict.summary.strip_prefix(&format!("{layer} "))).unwrap_or(&verdict.summary);
+        let summary = verdict
+            .layer
+            .and_then(|layer| verdict.summary.strip_prefix(&format!("{layer} ")))
+            .unwrap_or(&verdict.summary);
         let others = match verdict.roots.len().saturating_sub(1) {
             _ if !matches!(verdict.status, Status::Fault | Status::Warning) => String::new(),
             0 => String::new(),
@@ -104,7 +134,11 @@ impl Writer {
     }
 
     fn fix(&mut self, label: &str, fix: &Fix) {
-        let cost = if fix.cost.is_empty() { String::new() } else { format!(" [{}]", fix.cost) };
+        let cost = if fix.cost.is_empty() {
+            String::new()
+        } else {
+            format!(" [{}]", fix.cost)
+        };
         let summary = fix.summary.strip_prefix("or ").unwrap_or(&fix.summary);
         self.paragraph(label, "     ", &format!("{summary}{cost}"));
         for command in &fix.commands {
@@ -124,13 +158,28 @@ impl Writer {
     fn examined(&mut self, report: &Report<'_>) {
         let consumer = &report.facts.consumer;
         self.blank();
-        self.paragraph("examined: ", "     ", &format!("{} ({})", consumer.what, consumer.why));
+        self.paragraph(
+            "examined: ",
+            "     ",
+            &format!("{} ({})", consumer.what, consumer.why),
+        );
         for other in &consumer.also_found {
             let prefix = other.split(" (").next().unwrap_or(other);
-            self.paragraph("also found: ", "     ", &format!("{other}: gpudoctor --python-env {}", crate::finding::shell_quote(prefix)));
+            self.paragraph(
+                "also found: ",
+                "     ",
+                &format!(
+                    "{other}: gpudoctor --python-env {}",
+                    crate::finding::shell_quote(prefix)
+                ),
+            );
         }
         if report.facts.scope.sudo.value() == Some(&true) {
-            self.paragraph("note: ", "     ", "started through sudo: this is root's environment, not yours");
+            self.paragraph(
+                "note: ",
+                "     ",
+                "started through sudo: this is root's environment, not yours",
+            );
         }
     }
 
@@ -146,23 +195,41 @@ impl Writer {
             };
             let word = self.paint(&format!("{word:<8}"), style);
             let text = match &state.reason {
-                Some(reason) if state.status == Status::Unknown && state.summary != "not examined" => format!("{} (could not tell: {reason})", state.summary),
+                Some(reason)
+                    if state.status == Status::Unknown && state.summary != "not examined" =>
+                {
+                    format!("{} (could not tell: {reason})", state.summary)
+                }
                 _ => state.summary.clone(),
             };
             let first = format!("  {word}{:<12} ", state.layer);
             // The label's width without what colours it.
             let indent = " ".repeat(23);
-            let wrapped = textwrap::wrap(&terminal(&text), textwrap::Options::new(self.options.width.saturating_sub(23).max(20)).word_separator(textwrap::WordSeparator::AsciiSpace).word_splitter(textwrap::WordSplitter::NoHyphenation).break_words(false))
-                .iter()
-                .map(ToString::to_string)
-                .collect::<Vec<_>>();
-            let _ = writeln!(self.text, "{}", format!("{first}{}", wrapped.first().map_or("", String::as_str)).trim_end());
+            let wrapped = textwrap::wrap(
+                &terminal(&text),
+                textwrap::Options::new(self.options.width.saturating_sub(23).max(20))
+                    .word_separator(textwrap::WordSeparator::AsciiSpace)
+                    .word_splitter(textwrap::WordSplitter::NoHyphenation)
+                    .break_words(false),
+            )
+            .iter()
+            .map(ToString::to_string)
+            .collect::<Vec<_>>();
+            let _ = writeln!(
+                self.text,
+                "{}",
+                format!("{first}{}", wrapped.first().map_or("", String::as_str)).trim_end()
+            );
             for line in wrapped.iter().skip(1) {
                 let _ = writeln!(self.text, "{indent}{line}");
             }
         }
         if report.facts.scope.calls == Calls::Forbidden {
-            self.paragraph("  ", "  ", "no vendor library was called (--static, --root)");
+            self.paragraph(
+                "  ",
+                "  ",
+                "no vendor library was called (--static, --root)",
+            );
         }
         if self.options.verbose {
             for reason in &report.diagnosis.not_seen {
@@ -175,7 +242,9 @@ impl Writer {
         let findings = &report.diagnosis.findings;
         for finding in findings {
             let is_root = report.diagnosis.verdict.key.as_ref() == Some(&finding.key);
-            if finding.severity == Severity::Note && (self.options.quiet || !self.options.verbose && finding.caused_by.is_some()) {
+            if finding.severity == Severity::Note
+                && (self.options.quiet || !self.options.verbose && finding.caused_by.is_some())
+            {
                 continue;
             }
             self.blank();
@@ -189,25 +258,60 @@ impl Writer {
             Severity::Warning => Style::new().yellow().bold(),
             Severity::Note => Style::new().cyan().bold(),
         };
-        let seen = if finding.complaining_layer == finding.layer { String::new() } else { format!(", seen as trouble in the {} layer", finding.complaining_layer) };
-        let head = format!("{} in {}: {}{seen}", finding.severity.id(), layer_word(finding.layer), finding.id);
+        let seen = if finding.complaining_layer == finding.layer {
+            String::new()
+        } else {
+            format!(
+                ", seen as trouble in the {} layer",
+                finding.complaining_layer
+            )
+        };
+        let head = format!(
+            "{} in {}: {}{seen}",
+            finding.severity.id(),
+            layer_word(finding.layer),
+            finding.id
+        );
         let head = self.paint(&head, style);
         let _ = writeln!(self.text, "{head}");
         self.paragraph("  ", "  ", &finding.title);
-        if let Some(cause) = finding.caused_by.as_ref().and_then(|key| all.iter().find(|f| f.key == *key)) {
-            self.paragraph("  follows from: ", "      ", &format!("{} ({})", cause.id, cause.layer));
+        if let Some(cause) = finding
+            .caused_by
+            .as_ref()
+            .and_then(|key| all.iter().find(|f| f.key == *key))
+        {
+            self.paragraph(
+                "  follows from: ",
+                "      ",
+                &format!("{} ({})", cause.id, cause.layer),
+            );
         }
         let brief = finding.caused_by.is_some() || finding.severity == Severity::Note;
         if !finding.detail.is_empty() && (!brief || self.options.verbose) {
             self.paragraph("  ", "  ", &finding.detail);
         }
         if !brief || self.options.verbose {
-            let shown = if self.options.verbose { usize::MAX } else { EVIDENCE_SHOWN };
+            let shown = if self.options.verbose {
+                usize::MAX
+            } else {
+                EVIDENCE_SHOWN
+            };
             for evidence in finding.evidence.iter().take(shown) {
-                self.paragraph("    - ", "      ", &format!("{}: {} [{}]", evidence.what, evidence.value, evidence.source));
+                self.paragraph(
+                    "    - ",
+                    "      ",
+                    &format!(
+                        "{}: {} [{}]",
+                        evidence.what, evidence.value, evidence.source
+                    ),
+                );
             }
             if finding.evidence.len() > shown {
-                let _ = writeln!(self.text, "    - {} more with -v", finding.evidence.len() - shown);
+                let _ = writeln!(
+                    self.text,
+                    "    - {} more with -v",
+                    finding.evidence.len() - shown
+                );
             }
         }
         if !is_root && !brief {

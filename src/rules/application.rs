@@ -27,24 +27,47 @@ fn why_nothing_is_visible(value: &str, gpus: usize) -> Option<String> {
         return None;
     }
     match first.parse::<i64>() {
-        Ok(index) if index < 0 => Some(format!("it begins with {first}, which ends the list before the first GPU")),
-        Ok(index) if usize::try_from(index).is_ok_and(|index| index >= gpus) => Some(format!("it begins with {first}, and there {} 0 to {}", if gpus == 1 { "is only GPU" } else { "are GPUs" }, gpus.saturating_sub(1)).replace("GPU 0 to 0", "GPU 0")),
+        Ok(index) if index < 0 => Some(format!(
+            "it begins with {first}, which ends the list before the first GPU"
+        )),
+        Ok(index) if usize::try_from(index).is_ok_and(|index| index >= gpus) => Some(
+            format!(
+                "it begins with {first}, and there {} 0 to {}",
+                if gpus == 1 { "is only GPU" } else { "are GPUs" },
+                gpus.saturating_sub(1)
+            )
+            .replace("GPU 0 to 0", "GPU 0"),
+        ),
         Ok(_) => None,
-        Err(_) => Some(format!("it begins with `{first}`, which is no index and no UUID")),
+        Err(_) => Some(format!(
+            "it begins with `{first}`, which is no index and no UUID"
+        )),
     }
 }
 
 fn cuda_visible_devices_hides_all(ctx: &Ctx<'_>) -> Outcome {
-    let Some(value) = ctx.env("CUDA_VISIBLE_DEVICES") else { return Outcome::Clean };
-    let by_nvml = ctx.nvml_answers().and_then(|a| a.number("nvmlDeviceGetCount_v2")).and_then(|n| usize::try_from(n).ok());
+    let Some(value) = ctx.env("CUDA_VISIBLE_DEVICES") else {
+        return Outcome::Clean;
+    };
+    let by_nvml = ctx
+        .nvml_answers()
+        .and_then(|a| a.number("nvmlDeviceGetCount_v2"))
+        .and_then(|n| usize::try_from(n).ok());
     let unhidden = ctx.facts.vendor.libcuda_unhidden.value();
-    let by_cuda = unhidden.filter(|a| a.code("cuInit") == Some(0)).and_then(|a| a.number("cuDeviceGetCount")).and_then(|n| usize::try_from(n).ok());
-    let gpus = by_cuda.or(by_nvml).unwrap_or_else(|| ctx.facts.driver.gpus.items().len().max(ctx.gpus().count()));
+    let by_cuda = unhidden
+        .filter(|a| a.code("cuInit") == Some(0))
+        .and_then(|a| a.number("cuDeviceGetCount"))
+        .and_then(|n| usize::try_from(n).ok());
+    let gpus = by_cuda
+        .or(by_nvml)
+        .unwrap_or_else(|| ctx.facts.driver.gpus.items().len().max(ctx.gpus().count()));
     let driver_here = ctx.module_loaded() == Some(true) || ctx.in_wsl() || ctx.on_tegra();
     if gpus == 0 || !driver_here {
         return Outcome::Clean;
     }
-    let count = ctx.cuda_answers().and_then(|a| a.number("cuDeviceGetCount"));
+    let count = ctx
+        .cuda_answers()
+        .and_then(|a| a.number("cuDeviceGetCount"));
     let saw_none = ctx.cu_init() == Some(100) || (ctx.cu_init() == Some(0) && count == Some(0));
     let proved = by_cuda.is_some_and(|n| n > 0) && saw_none;
     // With no driver asked, the value alone decides where it leaves no doubt.
@@ -62,11 +85,25 @@ fn cuda_visible_devices_hides_all(ctx: &Ctx<'_>) -> Outcome {
         .evidence("GPUs without it", gpus.to_string(), if by_cuda.is_some() { "cuDeviceGetCount without the variable" } else if by_nvml.is_some() { "nvmlDeviceGetCount_v2" } else { "driver's list or PCI bus" })
         .source("CUDA programming guide: environment variables");
     if let Some(code) = ctx.cu_init() {
-        finding = finding.evidence("cuInit", cuda_code(code), ctx.cuda_answers().map_or("", |a| a.path.as_str()));
+        finding = finding.evidence(
+            "cuInit",
+            cuda_code(code),
+            ctx.cuda_answers().map_or("", |a| a.path.as_str()),
+        );
     }
     Outcome::found([finding
-        .fix(verified(ctx, Fix::at(Layer::Application, "unset it to see every GPU").line("unset CUDA_VISIBLE_DEVICES")))
-        .fix(Fix::at(Layer::Application, "or name the GPUs that the program shall see, by index or UUID").line("export CUDA_VISIBLE_DEVICES=0"))])
+        .fix(verified(
+            ctx,
+            Fix::at(Layer::Application, "unset it to see every GPU")
+                .line("unset CUDA_VISIBLE_DEVICES"),
+        ))
+        .fix(
+            Fix::at(
+                Layer::Application,
+                "or name the GPUs that the program shall see, by index or UUID",
+            )
+            .line("export CUDA_VISIBLE_DEVICES=0"),
+        )])
 }
 
 #[cfg(test)]
@@ -88,7 +125,11 @@ mod tests {
             ("GPU-1", 1, false),
             ("MIG-1", 1, false),
         ] {
-            assert_eq!(why_nothing_is_visible(value, gpus).is_some(), hides, "{value}");
+            assert_eq!(
+                why_nothing_is_visible(value, gpus).is_some(),
+                hides,
+                "{value}"
+            );
         }
     }
 }

@@ -73,12 +73,18 @@ fn with_request(ctx: &Ctx<'_>, mut finding: Finding) -> Finding {
 
 /// Whether device nodes of a GPU, or WSL's, are in the container.
 fn has_gpu_node(ctx: &Ctx<'_>) -> bool {
-    ctx.facts.driver.nodes.items().iter().any(|n| n.path == "/dev/dxg" || n.path.strip_prefix("/dev/nvidia").is_some_and(|rest| !rest.is_empty() && rest.bytes().all(|b| b.is_ascii_digit())))
+    ctx.facts.driver.nodes.items().iter().any(|n| {
+        n.path == "/dev/dxg"
+            || n.path
+                .strip_prefix("/dev/nvidia")
+                .is_some_and(|rest| !rest.is_empty() && rest.bytes().all(|b| b.is_ascii_digit()))
+    })
 }
 
 /// Whether this container asked for GPUs.
 fn asked(ctx: &Ctx<'_>) -> bool {
-    ctx.env("NVIDIA_VISIBLE_DEVICES").is_some_and(|v| !matches!(v, "" | "void" | "none"))
+    ctx.env("NVIDIA_VISIBLE_DEVICES")
+        .is_some_and(|v| !matches!(v, "" | "void" | "none"))
 }
 
 /// A usable libcuda that the loader finds.
@@ -91,8 +97,17 @@ fn container_device_eperm(ctx: &Ctx<'_>) -> Outcome {
     if !ctx.in_container() {
         return Outcome::Clean;
     }
-    let refused: Vec<_> = ctx.facts.driver.nodes.items().iter().filter(|n| needed_by_cuda(&n.path) && ctx.open_result(&n.path) == Some("EPERM")).collect();
-    let Some(first) = refused.first() else { return Outcome::Clean };
+    let refused: Vec<_> = ctx
+        .facts
+        .driver
+        .nodes
+        .items()
+        .iter()
+        .filter(|n| needed_by_cuda(&n.path) && ctx.open_result(&n.path) == Some("EPERM"))
+        .collect();
+    let Some(first) = refused.first() else {
+        return Outcome::Clean;
+    };
     if ctx.cuda_works() {
         return Outcome::Clean;
     }
@@ -108,7 +123,14 @@ fn container_device_eperm(ctx: &Ctx<'_>) -> Outcome {
     .detail("The nodes are in the container, but its cgroup has no rule for them. Either they were mounted by hand, or the rules were lost: systemd writes a container's device rules anew on `systemctl daemon-reload`, and forgets those that a hook had added.")
     .source("NVIDIA container toolkit: notice on containers that lose access to GPUs");
     for node in &refused {
-        finding = finding.evidence(format!("open {}", node.path), "EPERM", format!("open(); mode {:04o}, owner {}:{}", node.mode, node.uid, node.gid));
+        finding = finding.evidence(
+            format!("open {}", node.path),
+            "EPERM",
+            format!(
+                "open(); mode {:04o}, owner {}:{}",
+                node.mode, node.uid, node.gid
+            ),
+        );
     }
     let finding = with_cu_init(ctx, with_request(ctx, finding));
     Outcome::found([finding
@@ -118,14 +140,29 @@ fn container_device_eperm(ctx: &Ctx<'_>) -> Outcome {
 
 /// The host's driver is there, libraries are there, and the nodes are not.
 fn container_device_missing(ctx: &Ctx<'_>) -> Outcome {
-    if !ctx.in_container() || ctx.cuda_works() || !ctx.plain_linux() || ctx.module_loaded() != Some(true) || !has_libcuda(ctx) {
+    if !ctx.in_container()
+        || ctx.cuda_works()
+        || !ctx.plain_linux()
+        || ctx.module_loaded() != Some(true)
+        || !has_libcuda(ctx)
+    {
         return Outcome::Clean;
     }
-    let injected = ctx.facts.system.container.value().is_some_and(|c| !c.injected.is_empty());
+    let injected = ctx
+        .facts
+        .system
+        .container
+        .value()
+        .is_some_and(|c| !c.injected.is_empty());
     if !injected && !asked(ctx) {
         return Outcome::Clean;
     }
-    let absent: Vec<String> = ["/dev/nvidiactl", "/dev/nvidia-uvm"].into_iter().filter(|path| ctx.facts.driver.node(path).is_none()).map(str::to_owned).chain((!has_gpu_node(ctx)).then(|| "/dev/nvidia0 (or another GPU)".to_owned())).collect();
+    let absent: Vec<String> = ["/dev/nvidiactl", "/dev/nvidia-uvm"]
+        .into_iter()
+        .filter(|path| ctx.facts.driver.node(path).is_none())
+        .map(str::to_owned)
+        .chain((!has_gpu_node(ctx)).then(|| "/dev/nvidia0 (or another GPU)".to_owned()))
+        .collect();
     if absent.is_empty() || ctx.facts.driver.nodes.is_unreadable() {
         return Outcome::Clean;
     }
@@ -147,7 +184,11 @@ fn container_device_missing(ctx: &Ctx<'_>) -> Outcome {
 
 /// Inside a container, user space and the host's module differ.
 fn container_driver_mismatch(ctx: &Ctx<'_>) -> Outcome {
-    if ctx.in_container() { mismatch(ctx) } else { Outcome::Clean }
+    if ctx.in_container() {
+        mismatch(ctx)
+    } else {
+        Outcome::Clean
+    }
 }
 
 /// NVML or the devices are in the container, and libcuda is not.
@@ -157,7 +198,12 @@ fn container_library_missing(ctx: &Ctx<'_>) -> Outcome {
     }
     let nvml = ctx.libnvidia_ml().filter(|c| c.kind.is_usable());
     let nodes = has_gpu_node(ctx);
-    let injected = ctx.facts.system.container.value().is_some_and(|c| !c.injected.is_empty());
+    let injected = ctx
+        .facts
+        .system
+        .container
+        .value()
+        .is_some_and(|c| !c.injected.is_empty());
     // Devices alone, with nobody asking, are what any privileged container has.
     if nvml.is_none() && !(nodes && (asked(ctx) || injected || ctx.expect_gpu)) {
         return Outcome::Clean;
@@ -173,9 +219,21 @@ fn container_library_missing(ctx: &Ctx<'_>) -> Outcome {
         .detail("The container toolkit mounts the host's driver libraries by capability: `utility` brings NVML and nvidia-smi, `compute` brings libcuda. Devices without libraries come from --device or a privileged container without the NVIDIA runtime.")
         .evidence("libcuda.so.1", "not found", "LD_LIBRARY_PATH, ld.so.cache, default folders");
     if let Some(copy) = nvml {
-        finding = finding.evidence("libnvidia-ml.so.1", copy.path.clone(), "the loader's search");
+        finding = finding.evidence(
+            "libnvidia-ml.so.1",
+            copy.path.clone(),
+            "the loader's search",
+        );
     }
-    for node in ctx.facts.driver.nodes.items().iter().filter(|n| needed_by_cuda(&n.path) || n.path == "/dev/dxg").take(4) {
+    for node in ctx
+        .facts
+        .driver
+        .nodes
+        .items()
+        .iter()
+        .filter(|n| needed_by_cuda(&n.path) || n.path == "/dev/dxg")
+        .take(4)
+    {
         finding = finding.evidence("device", node.path.clone(), "/dev");
     }
     let finding = with_request(ctx, finding);
@@ -184,12 +242,21 @@ fn container_library_missing(ctx: &Ctx<'_>) -> Outcome {
     } else {
         "start the container with the NVIDIA runtime or CDI: docker run --gpus all, podman run --device nvidia.com/gpu=all"
     };
-    Outcome::found([finding.fix(verified(ctx, Fix::at(Layer::Container, first).cost("restart of the container")))])
+    Outcome::found([finding.fix(verified(
+        ctx,
+        Fix::at(Layer::Container, first).cost("restart of the container"),
+    ))])
 }
 
 /// GPUs are asked for in the environment, the host has a driver, and nothing came in.
 fn container_without_gpu(ctx: &Ctx<'_>) -> Outcome {
-    if !ctx.in_container() || !asked(ctx) || has_gpu_node(ctx) || has_libcuda(ctx) || ctx.libnvidia_ml().is_some() || ctx.module_loaded() != Some(true) {
+    if !ctx.in_container()
+        || !asked(ctx)
+        || has_gpu_node(ctx)
+        || has_libcuda(ctx)
+        || ctx.libnvidia_ml().is_some()
+        || ctx.module_loaded() != Some(true)
+    {
         return Outcome::Clean;
     }
     let mut finding = Finding::new("container-without-gpu", Layer::Container, Severity::Warning, "GPUs are asked for in the environment, the host's driver runs, and neither devices nor libraries are in this container")

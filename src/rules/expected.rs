@@ -28,7 +28,10 @@ pub fn gpu_expected(ctx: &Ctx<'_>) -> Expectation {
         return Expectation::Yes("/dev/dxg and a libcuda are here".to_owned());
     }
     if let Some(container) = ctx.facts.system.container.value() {
-        let injected = container.injected.iter().find(|path| path.contains("/libcuda.so") || path.starts_with("/dev/nvidia"));
+        let injected = container
+            .injected
+            .iter()
+            .find(|path| path.contains("/libcuda.so") || path.starts_with("/dev/nvidia"));
         if let Some(path) = injected {
             return Expectation::Yes(format!("{path} was mounted into this container"));
         }

@@ -38,10 +38,19 @@ fn gpu_absent(ctx: &Ctx<'_>) -> Outcome {
         Expectation::Likely(why) => (Severity::Warning, why),
     };
     if let Some(missing) = pci_missing(ctx) {
-        return Outcome::Unknown { missing: vec![missing] };
+        return Outcome::Unknown {
+            missing: vec![missing],
+        };
     }
-    let counted = ctx.nvml_answers().and_then(|a| a.number("nvmlDeviceGetCount_v2")).unwrap_or(0);
-    if ctx.gpus().next().is_some() || !ctx.facts.driver.gpus.items().is_empty() || ctx.cuda_works() || counted > 0 {
+    let counted = ctx
+        .nvml_answers()
+        .and_then(|a| a.number("nvmlDeviceGetCount_v2"))
+        .unwrap_or(0);
+    if ctx.gpus().next().is_some()
+        || !ctx.facts.driver.gpus.items().is_empty()
+        || ctx.cuda_works()
+        || counted > 0
+    {
         return Outcome::Clean;
     }
     // Inside a container a wish in the environment that nobody granted is the container layer's business.
@@ -49,7 +58,10 @@ fn gpu_absent(ctx: &Ctx<'_>) -> Outcome {
         return Outcome::Clean;
     }
     let bus = match &ctx.facts.hardware.pci {
-        Reading::Present { value, .. } => format!("{} display or accelerator functions, none by NVIDIA", value.len()),
+        Reading::Present { value, .. } => format!(
+            "{} display or accelerator functions, none by NVIDIA",
+            value.len()
+        ),
         _ => "no PCI bus".to_owned(),
     };
     let hypervisor = ctx.facts.system.virtualisation.value();
@@ -60,16 +72,31 @@ fn gpu_absent(ctx: &Ctx<'_>) -> Outcome {
         .evidence("GPU expected", why.clone(), "the table of when a GPU is expected")
         .source("NVIDIA driver module: PCI match table (vendor 10de, classes 0300 and 0302)");
     if let Some(name) = hypervisor {
-        finding = finding.evidence("virtual machine", name.clone(), ctx.facts.system.virtualisation.source());
+        finding = finding.evidence(
+            "virtual machine",
+            name.clone(),
+            ctx.facts.system.virtualisation.source(),
+        );
     }
     let first = match hypervisor {
-        Some(_) => "pass the GPU through to this virtual machine, or choose an instance type that has one",
+        Some(_) => {
+            "pass the GPU through to this virtual machine, or choose an instance type that has one"
+        }
         None => "check that the card is seated, powered and enabled in the firmware",
     };
-    finding = finding.fix(Fix::at(Layer::Hardware, first).cost("power cycle").verify("lspci -d 10de:"));
+    finding = finding.fix(
+        Fix::at(Layer::Hardware, first)
+            .cost("power cycle")
+            .verify("lspci -d 10de:"),
+    );
     if !ctx.expect_gpu {
         finding = finding.fix(
-            Fix::at(Layer::Driver, "remove the NVIDIA driver if this machine is not meant to have a GPU").second("right only where no GPU is meant to be here").verify("gpudoctor"),
+            Fix::at(
+                Layer::Driver,
+                "remove the NVIDIA driver if this machine is not meant to have a GPU",
+            )
+            .second("right only where no GPU is meant to be here")
+            .verify("gpudoctor"),
         );
     }
     Outcome::found([finding])
@@ -80,20 +107,41 @@ fn gpu_off_bus(ctx: &Ctx<'_>) -> Outcome {
     let gpus: Vec<_> = ctx.gpus().collect();
     let lost: Vec<_> = gpus
         .iter()
-        .filter(|d| d.config_all_ones.value() == Some(&true) && d.power_state.value().map(String::as_str) != Some("D3cold") && !d.sleeps())
+        .filter(|d| {
+            d.config_all_ones.value() == Some(&true)
+                && d.power_state.value().map(String::as_str) != Some("D3cold")
+                && !d.sleeps()
+        })
         .collect();
-    let nvml_lost = ctx.nvml_answers().map_or(0, |a| a.devices.iter().filter(|d| d.code == 15).count());
+    let nvml_lost = ctx
+        .nvml_answers()
+        .map_or(0, |a| a.devices.iter().filter(|d| d.code == 15).count());
     if lost.is_empty() && nvml_lost == 0 {
         return Outcome::Clean;
     }
     // One of several that is gone makes cuInit fail for all; where it succeeds, the others work.
-    let severity = if ctx.cuda_works() && lost.len() < gpus.len() { Severity::Warning } else { Severity::Error };
+    let severity = if ctx.cuda_works() && lost.len() < gpus.len() {
+        Severity::Warning
+    } else {
+        Severity::Error
+    };
     let names: Vec<String> = lost.iter().map(|d| d.address.clone()).collect();
     let title = match names.as_slice() {
-        [] => format!("{nvml_lost} of {} GPUs no longer answers (NVML: GPU is lost)", gpus.len()),
-        [_] if gpus.len() > 1 => format!("GPU {}, one of {}, no longer answers on the PCIe bus", in_words(&names), gpus.len()),
+        [] => format!(
+            "{nvml_lost} of {} GPUs no longer answers (NVML: GPU is lost)",
+            gpus.len()
+        ),
+        [_] if gpus.len() > 1 => format!(
+            "GPU {}, one of {}, no longer answers on the PCIe bus",
+            in_words(&names),
+            gpus.len()
+        ),
         [_] => format!("GPU {} no longer answers on the PCIe bus", in_words(&names)),
-        _ => format!("GPUs {} of {} no longer answer on the PCIe bus", in_words(&names), gpus.len()),
+        _ => format!(
+            "GPUs {} of {} no longer answer on the PCIe bus",
+            in_words(&names),
+            gpus.len()
+        ),
     };
     let mut finding = Finding::new("gpu-off-bus", Layer::Hardware, severity, title)
         .complaining(Layer::Driver)
@@ -101,27 +149,56 @@ fn gpu_off_bus(ctx: &Ctx<'_>) -> Outcome {
         .detail("Reads from the device come back as all ones: it has fallen off the bus. Power, seating, riser, slot or the board itself are the causes; a different driver or CUDA version does not bring it back.")
         .source("PCI: a read that no device answers returns all ones");
     for device in &lost {
-        finding = finding
-            .subject(device.address.clone())
-            .evidence(format!("configuration space of {}", ctx.gpu_in_full(device)), "all ones", format!("/sys/bus/pci/devices/{}/config", device.address));
-        let minor = ctx.facts.driver.gpus.items().iter().find(|g| g.address == device.address).and_then(|g| g.minor);
-        if let Some(path) = minor.map(|minor| format!("/dev/nvidia{minor}")) {
-            if let Some(result) = ctx.open_result(&path).filter(|r| *r != "ok") {
-                finding = finding.evidence(format!("open {path}"), result, "open()");
-            }
+        finding = finding.subject(device.address.clone()).evidence(
+            format!("configuration space of {}", ctx.gpu_in_full(device)),
+            "all ones",
+            format!("/sys/bus/pci/devices/{}/config", device.address),
+        );
+        let minor = ctx
+            .facts
+            .driver
+            .gpus
+            .items()
+            .iter()
+            .find(|g| g.address == device.address)
+            .and_then(|g| g.minor);
+        if let Some(path) = minor.map(|minor| format!("/dev/nvidia{minor}"))
+            && let Some(result) = ctx.open_result(&path).filter(|r| *r != "ok")
+        {
+            finding = finding.evidence(format!("open {path}"), result, "open()");
         }
         let short = device.address.trim_end_matches(".0");
-        if let Some(line) = ctx.facts.driver.kernel_log.items().iter().rev().find(|line| line.contains(short) && line.contains("Xid")) {
-            finding = finding.evidence("kernel log", line.clone(), ctx.facts.driver.kernel_log.source());
+        if let Some(line) = ctx
+            .facts
+            .driver
+            .kernel_log
+            .items()
+            .iter()
+            .rev()
+            .find(|line| line.contains(short) && line.contains("Xid"))
+        {
+            finding = finding.evidence(
+                "kernel log",
+                line.clone(),
+                ctx.facts.driver.kernel_log.source(),
+            );
         }
     }
     if let Some(answers) = ctx.nvml_answers() {
         for device in answers.devices.iter().filter(|d| d.code == 15) {
-            finding = finding.evidence(format!("NVML handle of GPU {}", device.index), nvml_code(15), answers.path.clone());
+            finding = finding.evidence(
+                format!("NVML handle of GPU {}", device.index),
+                nvml_code(15),
+                answers.path.clone(),
+            );
         }
     }
     if let Some(code) = ctx.cu_init().filter(|code| *code != 0) {
-        finding = finding.evidence("cuInit", cuda_code(code), ctx.cuda_answers().map_or("", |a| a.path.as_str()));
+        finding = finding.evidence(
+            "cuInit",
+            cuda_code(code),
+            ctx.cuda_answers().map_or("", |a| a.path.as_str()),
+        );
     }
     Outcome::found([finding
         .fix(Fix::at(Layer::Hardware, "power the machine off and on (a warm reboot may not reset the card), then reseat the card and check its power cables, riser and slot").cost("power cycle").verify("nvidia-smi"))

@@ -45,12 +45,18 @@ impl Outcome {
     /// Found where there is something, else clean.
     pub fn found(findings: impl IntoIterator<Item = Finding>) -> Self {
         let findings: Vec<_> = findings.into_iter().collect();
-        if findings.is_empty() { Self::Clean } else { Self::Found(findings) }
+        if findings.is_empty() {
+            Self::Clean
+        } else {
+            Self::Found(findings)
+        }
     }
 
     /// Cannot be told, for one reason.
     pub fn unknown(missing: impl Into<String>) -> Self {
-        Self::Unknown { missing: vec![missing.into()] }
+        Self::Unknown {
+            missing: vec![missing.into()],
+        }
     }
 }
 
@@ -67,7 +73,11 @@ pub struct Ctx<'a> {
 impl Ctx<'_> {
     /// An environment variable's value, where it is set.
     pub fn env(&self, name: &str) -> Option<&str> {
-        self.facts.environment.value().and_then(|env| env.get(name)).map(String::as_str)
+        self.facts
+            .environment
+            .value()
+            .and_then(|env| env.get(name))
+            .map(String::as_str)
     }
 
     /// Whether this runs in a container.
@@ -120,7 +130,16 @@ pub struct Rule {
 
 /// All rules in walking order of their layers, sorted by id within each.
 pub fn all() -> impl Iterator<Item = &'static Rule> {
-    [hardware::RULES, system::RULES, driver::RULES, container::RULES, runtime::RULES, application::RULES].into_iter().flatten()
+    [
+        hardware::RULES,
+        system::RULES,
+        driver::RULES,
+        container::RULES,
+        runtime::RULES,
+        application::RULES,
+    ]
+    .into_iter()
+    .flatten()
 }
 
 /// The rule of an id.
@@ -132,8 +151,10 @@ pub fn by_id(id: &str) -> Option<&'static Rule> {
 pub fn run(ctx: &Ctx<'_>) -> Vec<(&'static Rule, Outcome)> {
     all()
         .map(|rule| {
-            let outcome = catch_unwind(AssertUnwindSafe(|| (rule.check)(ctx)))
-                .unwrap_or_else(|_| Outcome::unknown(format!("the rule `{}` failed: a bug in gpudoctor", rule.id)));
+            let outcome =
+                catch_unwind(AssertUnwindSafe(|| (rule.check)(ctx))).unwrap_or_else(|_| {
+                    Outcome::unknown(format!("the rule `{}` failed: a bug in gpudoctor", rule.id))
+                });
             (rule, outcome)
         })
         .collect()
@@ -169,6 +190,9 @@ impl Ctx<'_> {
 }
 
 /// A runtime's version and where it was read, for summaries.
-pub fn version_of(ctx: &Ctx<'_>, copy: &crate::facts::RuntimeCopy) -> Option<(crate::version::Version, String)> {
+pub fn version_of(
+    ctx: &Ctx<'_>,
+    copy: &crate::facts::RuntimeCopy,
+) -> Option<(crate::version::Version, String)> {
     driver::runtime_version(ctx, copy)
 }

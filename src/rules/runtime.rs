@@ -38,17 +38,27 @@ pub(super) static RULES: &[Rule] = &[
 
 /// A runtime of the driver's family that is newer than the driver: it runs, with one limit.
 fn minor_version_compatibility(ctx: &Ctx<'_>) -> Outcome {
-    let Some((level, source)) = ctx.driver_level() else { return Outcome::Clean };
+    let Some((level, source)) = ctx.driver_level() else {
+        return Outcome::Clean;
+    };
     let mut findings = Vec::new();
     for copy in ctx.consumer_runtimes() {
-        let Some((version, version_source)) = runtime_version(ctx, copy) else { continue };
+        let Some((version, version_source)) = runtime_version(ctx, copy) else {
+            continue;
+        };
         // A soname gives the major alone: nothing can be said of the minor then.
-        if version.len() < 2 || !ctx.matrix.runtime_accepts(&version, level) || version.cuda_level() <= level {
+        if version.len() < 2
+            || !ctx.matrix.runtime_accepts(&version, level)
+            || version.cuda_level() <= level
+        {
             continue;
         }
         let has = Version::from_cuda_level(level);
         let isa = ctx.matrix.ptx_isa_of_level(level);
-        let limit = isa.map_or_else(|| "PTX of the newer version".to_owned(), |isa| format!("PTX newer than ISA {}", isa.ptx));
+        let limit = isa.map_or_else(
+            || "PTX of the newer version".to_owned(),
+            |isa| format!("PTX newer than ISA {}", isa.ptx),
+        );
         let mut finding = Finding::new(
             "minor-version-compatibility",
             Layer::Runtime,
@@ -62,7 +72,11 @@ fn minor_version_compatibility(ctx: &Ctx<'_>) -> Outcome {
         .evidence("CUDA runtime", version.to_string(), version_source)
         .source("CUDA Compatibility guide: minor version compatibility");
         if let Some(isa) = isa {
-            finding = finding.evidence("PTX that this driver takes", format!("up to ISA {}", isa.ptx), isa.source.clone());
+            finding = finding.evidence(
+                "PTX that this driver takes",
+                format!("up to ISA {}", isa.ptx),
+                isa.source.clone(),
+            );
         }
         findings.push(finding);
     }

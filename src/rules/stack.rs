@@ -6,7 +6,7 @@ use crate::matrix::{Gpu, Purpose};
 use crate::rules::Ctx;
 use crate::version::Version;
 
-/// Drivers other than NVIDIA's that hold its GPUs, as sysfs names them. `NovaCore` is nova_core's name there.
+/// Drivers other than NVIDIA's that hold its GPUs, as sysfs names them. `NovaCore` is `nova_core`'s name there.
 pub(super) const OPEN_SOURCE_HOLDERS: &[&str] = &["nouveau", "NovaCore", "nova_core", "nova"];
 /// Drivers that keep a GPU for a virtual machine.
 pub(super) const PASSTHROUGH_HOLDERS: &[&str] = &["vfio-pci", "pci-stub", "nvgrace_gpu_vfio_pci"];
@@ -14,12 +14,24 @@ pub(super) const PASSTHROUGH_HOLDERS: &[&str] = &["vfio-pci", "pci-stub", "nvgra
 impl Ctx<'_> {
     /// NVIDIA GPUs on the PCI bus.
     pub(super) fn gpus(&self) -> impl Iterator<Item = &PciDevice> {
-        self.facts.hardware.pci.items().iter().filter(|d| d.is_nvidia_gpu())
+        self.facts
+            .hardware
+            .pci
+            .items()
+            .iter()
+            .filter(|d| d.is_nvidia_gpu())
     }
 
-    /// NVSwitches on the PCI bus or in the driver's list.
+    /// `NVSwitches` on the PCI bus or in the driver's list.
     pub(super) fn nvswitches(&self) -> usize {
-        let on_bus = self.facts.hardware.pci.items().iter().filter(|d| d.is_nvswitch()).count();
+        let on_bus = self
+            .facts
+            .hardware
+            .pci
+            .items()
+            .iter()
+            .filter(|d| d.is_nvswitch())
+            .count();
         on_bus.max(self.facts.hardware.nvswitch_driver.items().len())
     }
 
@@ -30,13 +42,27 @@ impl Ctx<'_> {
 
     /// A GPU's name for a sentence: what the driver calls it, else what its PCI id says, else the id.
     pub(super) fn gpu_name(&self, device: &PciDevice) -> String {
-        let by_driver = self.facts.driver.gpus.items().iter().find(|g| g.address == device.address && !g.model.is_empty());
-        by_driver.map(|g| g.model.clone()).or_else(|| self.gpu(device).map(|g| g.name)).unwrap_or_else(|| format!("NVIDIA GPU {}", device.id()))
+        let by_driver = self
+            .facts
+            .driver
+            .gpus
+            .items()
+            .iter()
+            .find(|g| g.address == device.address && !g.model.is_empty());
+        by_driver
+            .map(|g| g.model.clone())
+            .or_else(|| self.gpu(device).map(|g| g.name))
+            .unwrap_or_else(|| format!("NVIDIA GPU {}", device.id()))
     }
 
     /// The same with id and address: "NVIDIA A10 (10de:2236) at 0000:3b:00.0".
     pub(super) fn gpu_in_full(&self, device: &PciDevice) -> String {
-        format!("{} ({}) at {}", self.gpu_name(device), device.id(), device.address)
+        format!(
+            "{} ({}) at {}",
+            self.gpu_name(device),
+            device.id(),
+            device.address
+        )
     }
 
     /// Whether the nvidia module is in the kernel; `None` where that cannot be told.
@@ -46,7 +72,10 @@ impl Ctx<'_> {
 
     /// The version of the module in the kernel.
     pub(super) fn loaded_version(&self) -> Option<&Version> {
-        self.facts.driver.loaded_version().map(|(version, _)| version)
+        self.facts
+            .driver
+            .loaded_version()
+            .map(|(version, _)| version)
     }
 
     /// The libcuda that the consumer's loader takes.
@@ -56,17 +85,25 @@ impl Ctx<'_> {
 
     /// The libnvidia-ml that the consumer's loader takes.
     pub(super) fn libnvidia_ml(&self) -> Option<&LibraryCopy> {
-        self.facts.driver.libnvidia_ml.items().iter().find(|c| c.chosen)
+        self.facts
+            .driver
+            .libnvidia_ml
+            .items()
+            .iter()
+            .find(|c| c.chosen)
     }
 
     /// The libcuda in use, where it is a real one: no stub, no broken file.
     pub(super) fn real_libcuda(&self) -> Option<&LibraryCopy> {
-        self.libcuda().filter(|c| c.kind.is_usable() && !c.is_stub() && !self.answers_as_stub())
+        self.libcuda()
+            .filter(|c| c.kind.is_usable() && !c.is_stub() && !self.answers_as_stub())
     }
 
     /// Whether the libcuda in use says itself that it is a stub (34, `CUDA_ERROR_STUB_LIBRARY`).
     pub(super) fn answers_as_stub(&self) -> bool {
-        self.cuda_answers().is_some_and(|a| a.code("cuDriverGetVersion") == Some(34) || a.code("cuInit") == Some(34))
+        self.cuda_answers().is_some_and(|a| {
+            a.code("cuDriverGetVersion") == Some(34) || a.code("cuInit") == Some(34)
+        })
     }
 
     /// What libcuda answered.
@@ -91,7 +128,11 @@ impl Ctx<'_> {
 
     /// Whether CUDA is known to work: cuInit succeeded and saw a GPU.
     pub(super) fn cuda_works(&self) -> bool {
-        self.cu_init() == Some(0) && self.cuda_answers().and_then(|a| a.number("cuDeviceGetCount")) > Some(0)
+        self.cu_init() == Some(0)
+            && self
+                .cuda_answers()
+                .and_then(|a| a.number("cuDeviceGetCount"))
+                > Some(0)
     }
 
     /// Whether init calls were made at all.
@@ -101,13 +142,20 @@ impl Ctx<'_> {
 
     /// Whether the child that asked had to become an ordinary user for it: what it may not open, root might.
     pub(super) fn asked_as_nobody(&self) -> bool {
-        self.facts.vendor.confined.value().is_some_and(|c| c.as_nobody)
+        self.facts
+            .vendor
+            .confined
+            .value()
+            .is_some_and(|c| c.as_nobody)
     }
 
     /// Whether every node that CUDA needs could be opened; without nodes, not.
     pub(super) fn all_nodes_open(&self) -> bool {
         let opened = self.facts.vendor.opens.items();
-        let needed: Vec<_> = opened.iter().filter(|o| super::system::needed_by_cuda(&o.path)).collect();
+        let needed: Vec<_> = opened
+            .iter()
+            .filter(|o| super::system::needed_by_cuda(&o.path))
+            .collect();
         let has = |path: &str| needed.iter().any(|o| o.path == path);
         let complete = !self.plain_linux() || (has("/dev/nvidia-uvm") && has("/dev/nvidiactl"));
         complete && needed.iter().all(|o| o.result == "ok")
@@ -115,19 +163,32 @@ impl Ctx<'_> {
 
     /// Why the init calls of a library that was asked were not made, where they were not.
     pub(super) fn withheld(&self) -> Option<&str> {
-        [self.cuda_answers(), self.nvml_answers()].into_iter().flatten().find_map(|a| a.withheld.as_deref())
+        [self.cuda_answers(), self.nvml_answers()]
+            .into_iter()
+            .flatten()
+            .find_map(|a| a.withheld.as_deref())
     }
 
     /// What `open()` of a node answered: `ok` or an errno name.
     pub(super) fn open_result(&self, path: &str) -> Option<&str> {
-        self.facts.vendor.opens.items().iter().find(|o| o.path == path).map(|o| o.result.as_str())
+        self.facts
+            .vendor
+            .opens
+            .items()
+            .iter()
+            .find(|o| o.path == path)
+            .map(|o| o.result.as_str())
     }
 
     /// The CUDA level of the driver in use, and where it was read: (1) `cuDriverGetVersion`, (2) the branch of the
     /// library's version. `None`: no real libcuda, or of an unknown branch.
     pub(super) fn driver_level(&self) -> Option<(u32, String)> {
         let copy = self.real_libcuda()?;
-        let called = self.cuda_answers().and_then(|a| a.number("cuDriverGetVersion")).and_then(|n| u32::try_from(n).ok()).filter(|n| *n > 0);
+        let called = self
+            .cuda_answers()
+            .and_then(|a| a.number("cuDriverGetVersion"))
+            .and_then(|n| u32::try_from(n).ok())
+            .filter(|n| *n > 0);
         if let Some(level) = called {
             return Some((level, format!("cuDriverGetVersion of {}", copy.real_path)));
         }
@@ -136,20 +197,33 @@ impl Ctx<'_> {
             return None;
         }
         let version = copy.version.value()?;
-        self.matrix.cuda_level_of(version).map(|(level, source)| (level, format!("{}, {source}", copy.real_path)))
+        self.matrix
+            .cuda_level_of(version)
+            .map(|(level, source)| (level, format!("{}, {source}", copy.real_path)))
     }
 
     /// The runtimes that the consumer's processes get: the environment's own where it has any, else what the loader finds.
     pub(super) fn consumer_runtimes(&self) -> Vec<&RuntimeCopy> {
         let all = self.facts.runtime.cudart.items();
-        let own: Vec<_> = all.iter().filter(|c| c.reached_by.contains(&crate::facts::ReachedBy::Environment)).collect();
-        if own.is_empty() { all.iter().filter(|c| c.is_reached()).collect() } else { own }
+        let own: Vec<_> = all
+            .iter()
+            .filter(|c| c.reached_by.contains(&crate::facts::ReachedBy::Environment))
+            .collect();
+        if own.is_empty() {
+            all.iter().filter(|c| c.is_reached()).collect()
+        } else {
+            own
+        }
     }
 
     /// Installed packages whose name begins with one of these.
     pub(super) fn packages(&self, prefixes: &[&str]) -> Vec<String> {
         let packages = self.facts.system.packages.items();
-        packages.iter().filter(|p| prefixes.iter().any(|prefix| p.name.starts_with(prefix))).map(|p| format!("{} {}", p.name, p.version)).collect()
+        packages
+            .iter()
+            .filter(|p| prefixes.iter().any(|prefix| p.name.starts_with(prefix)))
+            .map(|p| format!("{} {}", p.name, p.version))
+            .collect()
     }
 
     /// What says that NVIDIA's driver is installed here, whether or not it runs.
@@ -164,11 +238,23 @@ impl Ctx<'_> {
         if let Some(tree) = driver.dkms.items().first() {
             return Some(format!("DKMS tree {}/{}", tree.name, tree.version));
         }
-        let packages = self.packages(&["nvidia-driver", "nvidia-kernel", "nvidia-dkms", "nvidia-open", "libnvidia-compute", "libcuda1", "nvidia-utils", "cuda-drivers", "nvidia-tesla"]);
+        let packages = self.packages(&[
+            "nvidia-driver",
+            "nvidia-kernel",
+            "nvidia-dkms",
+            "nvidia-open",
+            "libnvidia-compute",
+            "libcuda1",
+            "nvidia-utils",
+            "cuda-drivers",
+            "nvidia-tesla",
+        ]);
         if let Some(package) = packages.first() {
             return Some(format!("package {package}"));
         }
-        let copy = self.real_libcuda().filter(|c| !c.is_compat() && c.version.is_present())?;
+        let copy = self
+            .real_libcuda()
+            .filter(|c| !c.is_compat() && c.version.is_present())?;
         Some(format!("{} is on the loader's path", copy.path))
     }
 
@@ -177,7 +263,13 @@ impl Ctx<'_> {
         if let Some((version, source)) = self.facts.driver.loaded_version() {
             return Some((version, source.to_owned()));
         }
-        let disk = self.facts.driver.disk_modules.items().iter().find(|m| m.is_core() && m.version.is_present());
+        let disk = self
+            .facts
+            .driver
+            .disk_modules
+            .items()
+            .iter()
+            .find(|m| m.is_core() && m.version.is_present());
         if let Some(module) = disk {
             return module.version.value().map(|v| (v, module.path.clone()));
         }
@@ -188,10 +280,23 @@ impl Ctx<'_> {
     /// Adds the commands that the matrix knows for this very distribution, from verified rows only; none where the
     /// driver is not installed by hand in this system.
     pub(super) fn with_distro_commands(&self, mut fix: Fix, purpose: Purpose) -> Fix {
-        let Some(os) = self.facts.system.os.value().filter(|_| self.hands_off().is_none()) else { return fix };
+        let Some(os) = self
+            .facts
+            .system
+            .os
+            .value()
+            .filter(|_| self.hands_off().is_none())
+        else {
+            return fix;
+        };
         let release = self.facts.system.kernel_release.value().map(String::as_str);
-        for words in self.matrix.distro_commands(&os.id, &os.version_id, purpose, release) {
-            let words: Vec<&str> = std::iter::once("sudo").chain(words.iter().map(String::as_str)).collect();
+        for words in self
+            .matrix
+            .distro_commands(&os.id, &os.version_id, purpose, release)
+        {
+            let words: Vec<&str> = std::iter::once("sudo")
+                .chain(words.iter().map(String::as_str))
+                .collect();
             fix = fix.command(&words);
         }
         fix
@@ -212,8 +317,12 @@ impl Ctx<'_> {
         let os = self.facts.system.os.value()?;
         match (os.id.as_str(), os.variant_id.as_str()) {
             ("nixos", _) => Some("in the NixOS configuration (hardware.nvidia.package)"),
-            (_, "silverblue" | "kinoite" | "coreos" | "iot" | "bluefin" | "bazzite") => Some("in the image of this immutable system"),
-            ("talos" | "bottlerocket" | "flatcar" | "cos", _) => Some("by the node's image or the GPU operator"),
+            (_, "silverblue" | "kinoite" | "coreos" | "iot" | "bluefin" | "bazzite") => {
+                Some("in the image of this immutable system")
+            }
+            ("talos" | "bottlerocket" | "flatcar" | "cos", _) => {
+                Some("by the node's image or the GPU operator")
+            }
             _ => None,
         }
     }
@@ -221,13 +330,19 @@ impl Ctx<'_> {
 
 /// Adds how to see that a driver fix worked: nvidia-smi asks the driver through NVML.
 pub(super) fn verified(ctx: &Ctx<'_>, fix: Fix) -> Fix {
-    fix.verify(if ctx.in_container() { "docker run --rm --gpus all IMAGE nvidia-smi" } else { "nvidia-smi" })
+    fix.verify(if ctx.in_container() {
+        "docker run --rm --gpus all IMAGE nvidia-smi"
+    } else {
+        "nvidia-smi"
+    })
 }
 
 /// The evidence of which cuInit answered, where it was asked.
 pub(super) fn with_cu_init(ctx: &Ctx<'_>, finding: Finding) -> Finding {
     match (ctx.cu_init(), ctx.cuda_answers()) {
-        (Some(code), Some(answers)) => finding.evidence("cuInit", cuda_code(code), answers.path.clone()),
+        (Some(code), Some(answers)) => {
+            finding.evidence("cuInit", cuda_code(code), answers.path.clone())
+        }
         _ => finding,
     }
 }

@@ -37,20 +37,42 @@ pub(super) static RULES: &[Rule] = &[
 
 /// Whether a node is one that every CUDA program needs: the control device, a GPU, UVM.
 pub(super) fn needed_by_cuda(path: &str) -> bool {
-    matches!(path, "/dev/nvidiactl" | "/dev/nvidia-uvm") || path.strip_prefix("/dev/nvidia").is_some_and(|n| !n.is_empty() && n.bytes().all(|b| b.is_ascii_digit()))
+    matches!(path, "/dev/nvidiactl" | "/dev/nvidia-uvm")
+        || path
+            .strip_prefix("/dev/nvidia")
+            .is_some_and(|n| !n.is_empty() && n.bytes().all(|b| b.is_ascii_digit()))
 }
 
 /// Nodes that CUDA needs and whose `open()` gave this errno.
 fn refused<'a>(ctx: &'a Ctx<'_>, errno: &str) -> Vec<&'a DeviceNode> {
-    ctx.facts.driver.nodes.items().iter().filter(|n| needed_by_cuda(&n.path) && ctx.open_result(&n.path) == Some(errno)).collect()
+    ctx.facts
+        .driver
+        .nodes
+        .items()
+        .iter()
+        .filter(|n| needed_by_cuda(&n.path) && ctx.open_result(&n.path) == Some(errno))
+        .collect()
 }
 
 /// Whether losing these nodes breaks every way to a GPU, or only some GPUs.
 fn severity_of(ctx: &Ctx<'_>, nodes: &[&DeviceNode]) -> Severity {
-    let shared = nodes.iter().any(|n| matches!(n.path.as_str(), "/dev/nvidiactl" | "/dev/nvidia-uvm"));
+    let shared = nodes
+        .iter()
+        .any(|n| matches!(n.path.as_str(), "/dev/nvidiactl" | "/dev/nvidia-uvm"));
     let gpus = |node: &&&DeviceNode| node.path.bytes().last().is_some_and(|b| b.is_ascii_digit());
-    let all = ctx.facts.driver.nodes.items().iter().filter(|n| needed_by_cuda(&n.path)).collect::<Vec<_>>();
-    if shared || nodes.iter().filter(gpus).count() == all.iter().filter(gpus).count() { Severity::Error } else { Severity::Warning }
+    let all = ctx
+        .facts
+        .driver
+        .nodes
+        .items()
+        .iter()
+        .filter(|n| needed_by_cuda(&n.path))
+        .collect::<Vec<_>>();
+    if shared || nodes.iter().filter(gpus).count() == all.iter().filter(gpus).count() {
+        Severity::Error
+    } else {
+        Severity::Warning
+    }
 }
 
 /// EPERM although the mode bits allow it: a device cgroup. On a host that is a systemd unit's doing.
@@ -64,8 +86,12 @@ fn device_node_eperm(ctx: &Ctx<'_>) -> Outcome {
     let mut nodes = refused(ctx, "EPERM");
     // EACCES although the mode bits allow it: a mount without devices, or a security module.
     let user = ctx.facts.system.user.value();
-    nodes.extend(refused(ctx, "EACCES").into_iter().filter(|n| user.is_some_and(|u| u.may_read_write(n.mode, n.uid, n.gid)) && !ctx.asked_as_nobody()));
-    let Some(first) = nodes.first() else { return Outcome::Clean };
+    nodes.extend(refused(ctx, "EACCES").into_iter().filter(|n| {
+        user.is_some_and(|u| u.may_read_write(n.mode, n.uid, n.gid)) && !ctx.asked_as_nobody()
+    }));
+    let Some(first) = nodes.first() else {
+        return Outcome::Clean;
+    };
     let errno = ctx.open_result(&first.path).unwrap_or("EPERM");
     let paths: Vec<String> = nodes.iter().map(|n| n.path.clone()).collect();
     let mut finding = Finding::new(
@@ -78,7 +104,14 @@ fn device_node_eperm(ctx: &Ctx<'_>) -> Outcome {
     .component(if errno == "EPERM" { "device cgroup" } else { "mount or security module" })
     .detail("The refusal does not come from the mode bits. Outside a container, EPERM is the device list of a systemd unit (PrivateDevices=, DevicePolicy=) or of a batch system that this process runs under; EACCES is a file system mounted with nodev, or SELinux or AppArmor.");
     for node in &nodes {
-        finding = finding.evidence(format!("open {}", node.path), ctx.open_result(&node.path).unwrap_or(errno), format!("open(); mode {:04o}, owner {}:{}", node.mode, node.uid, node.gid));
+        finding = finding.evidence(
+            format!("open {}", node.path),
+            ctx.open_result(&node.path).unwrap_or(errno),
+            format!(
+                "open(); mode {:04o}, owner {}:{}",
+                node.mode, node.uid, node.gid
+            ),
+        );
     }
     let finding = with_cu_init(ctx, finding);
     Outcome::found([finding.fix(verified(
@@ -102,17 +135,34 @@ fn device_node_permission(ctx: &Ctx<'_>) -> Outcome {
         .iter()
         .filter(|n| needed_by_cuda(&n.path))
         .filter(|n| match ctx.open_result(&n.path) {
-            Some(result) if !ctx.asked_as_nobody() => result == "EACCES" && !user.may_read_write(n.mode, n.uid, n.gid),
-            _ => n.is_char && !user.may_read_write(n.mode, n.uid, n.gid) && n.acl.value() != Some(&true),
+            Some(result) if !ctx.asked_as_nobody() => {
+                result == "EACCES" && !user.may_read_write(n.mode, n.uid, n.gid)
+            }
+            _ => {
+                n.is_char
+                    && !user.may_read_write(n.mode, n.uid, n.gid)
+                    && n.acl.value() != Some(&true)
+            }
         })
         .collect();
-    let Some(first) = nodes.first() else { return Outcome::Clean };
+    let Some(first) = nodes.first() else {
+        return Outcome::Clean;
+    };
     if ctx.cuda_works() || ctx.module_loaded() == Some(false) {
         return Outcome::Clean;
     }
     let paths: Vec<String> = nodes.iter().map(|n| n.path.clone()).collect();
-    let group = ctx.facts.system.group_names.value().and_then(|names| names.get(&first.gid)).cloned();
-    let group_text = group.as_ref().map_or_else(|| first.gid.to_string(), |name| format!("{} ({name})", first.gid));
+    let group = ctx
+        .facts
+        .system
+        .group_names
+        .value()
+        .and_then(|names| names.get(&first.gid))
+        .cloned();
+    let group_text = group.as_ref().map_or_else(
+        || first.gid.to_string(),
+        |name| format!("{} ({name})", first.gid),
+    );
     let in_group = user.gid == first.gid || user.groups.contains(&first.gid);
     let grants_group = first.mode & 0o060 == 0o060;
     let mut finding = Finding::new(
@@ -125,17 +175,52 @@ fn device_node_permission(ctx: &Ctx<'_>) -> Outcome {
     .component(first.path.clone())
     .detail("The device nodes of the driver are restricted by mode and group. Root sees the GPU, this user does not.");
     for node in &nodes {
-        let how = ctx.open_result(&node.path).map_or("by its mode bits", |_| "open()");
-        finding = finding.evidence(format!("open {}", node.path), "EACCES", format!("{how}; mode {:04o}, owner {}, group {}", node.mode, node.uid, node.gid));
+        let how = ctx
+            .open_result(&node.path)
+            .map_or("by its mode bits", |_| "open()");
+        finding = finding.evidence(
+            format!("open {}", node.path),
+            "EACCES",
+            format!(
+                "{how}; mode {:04o}, owner {}, group {}",
+                node.mode, node.uid, node.gid
+            ),
+        );
     }
-    finding = finding.evidence("groups of this user", user.groups.iter().map(ToString::to_string).collect::<Vec<_>>().join(" "), ctx.facts.system.user.source());
-    if let Some(mode) = ctx.facts.driver.params.value().and_then(|p| p.get("DeviceFileMode")) {
+    finding = finding.evidence(
+        "groups of this user",
+        user.groups
+            .iter()
+            .map(ToString::to_string)
+            .collect::<Vec<_>>()
+            .join(" "),
+        ctx.facts.system.user.source(),
+    );
+    if let Some(mode) = ctx
+        .facts
+        .driver
+        .params
+        .value()
+        .and_then(|p| p.get("DeviceFileMode"))
+    {
         // Printed in decimal: 432 is 0660.
         if let Ok(mode) = mode.parse::<u32>() {
-            finding = finding.evidence("DeviceFileMode", format!("{mode:04o}"), "/proc/driver/nvidia/params");
+            finding = finding.evidence(
+                "DeviceFileMode",
+                format!("{mode:04o}"),
+                "/proc/driver/nvidia/params",
+            );
         }
     }
-    for line in ctx.facts.driver.modprobe.items().iter().filter(|l| l.text.contains("NVreg_DeviceFile")).take(2) {
+    for line in ctx
+        .facts
+        .driver
+        .modprobe
+        .items()
+        .iter()
+        .filter(|l| l.text.contains("NVreg_DeviceFile"))
+        .take(2)
+    {
         finding = finding.evidence("module option", line.text.clone(), line.file.clone());
     }
     let finding = with_cu_init(ctx, finding);
@@ -143,7 +228,18 @@ fn device_node_permission(ctx: &Ctx<'_>) -> Outcome {
     let finding = if grants_group && first.gid != 0 && !in_group && !ctx.in_container() {
         let name = group.unwrap_or_else(|| first.gid.to_string());
         finding
-            .fix(verified(ctx, Fix::at(Layer::System, format!("add the user to group {name} and log in anew")).line(format!("sudo usermod -aG {} \"$USER\"", shell_line(&[&name]))).cost("root, new login")))
+            .fix(verified(
+                ctx,
+                Fix::at(
+                    Layer::System,
+                    format!("add the user to group {name} and log in anew"),
+                )
+                .line(format!(
+                    "sudo usermod -aG {} \"$USER\"",
+                    shell_line(&[&name])
+                ))
+                .cost("root, new login"),
+            ))
             .fix(mode_fix.second("opens the GPU to every user of the machine"))
     } else {
         finding.fix(verified(ctx, mode_fix))
@@ -153,14 +249,39 @@ fn device_node_permission(ctx: &Ctx<'_>) -> Outcome {
 
 /// Signers whose keys distributions build into their kernels: a module of theirs loads under Secure Boot without any
 /// owner key. By their names in the signer field of shipped modules.
-const DISTRIBUTION_SIGNERS: &[&str] = &["Canonical", "Red Hat", "Fedora", "SUSE", "openSUSE", "Debian Secure Boot", "Oracle", "AlmaLinux", "Rocky", "CentOS", "Build time autogenerated", "Amazon", "Google", "Microsoft"];
+const DISTRIBUTION_SIGNERS: &[&str] = &[
+    "Canonical",
+    "Red Hat",
+    "Fedora",
+    "SUSE",
+    "openSUSE",
+    "Debian Secure Boot",
+    "Oracle",
+    "AlmaLinux",
+    "Rocky",
+    "CentOS",
+    "Build time autogenerated",
+    "Amazon",
+    "Google",
+    "Microsoft",
+];
 
 /// What the kernel's log says when a signature is refused.
-const REFUSALS: &[&str] = &["Key was rejected by service", "Required key not available", "unsigned module loading is restricted", "Loading of unsigned module is rejected", "Loading of module with unavailable key is rejected"];
+const REFUSALS: &[&str] = &[
+    "Key was rejected by service",
+    "Required key not available",
+    "unsigned module loading is restricted",
+    "Loading of unsigned module is rejected",
+    "Loading of module with unavailable key is rejected",
+];
 
 /// The module is on disk, Secure Boot is on, and its signature is missing or by a key that the kernel does not have.
 fn module_refused_by_secure_boot(ctx: &Ctx<'_>) -> Outcome {
-    if !ctx.plain_linux() || ctx.in_container() || ctx.module_loaded() != Some(false) || ctx.gpus().next().is_none() {
+    if !ctx.plain_linux()
+        || ctx.in_container()
+        || ctx.module_loaded() != Some(false)
+        || ctx.gpus().next().is_none()
+    {
         return Outcome::Clean;
     }
     let system = &ctx.facts.system;
@@ -168,21 +289,35 @@ fn module_refused_by_secure_boot(ctx: &Ctx<'_>) -> Outcome {
         return Outcome::unknown(missing);
     }
     let secure_boot = system.secure_boot.value() == Some(&true);
-    let enforced = system.sig_enforce.value() == Some(&true) || system.lockdown.value().is_some_and(|mode| mode != "none");
+    let enforced = system.sig_enforce.value() == Some(&true)
+        || system.lockdown.value().is_some_and(|mode| mode != "none");
     if !(secure_boot || enforced) || system.shim_validation_disabled.value() == Some(&true) {
         return Outcome::Clean;
     }
     let modules = known!(ctx.facts.driver.disk_modules, "nvidia module on disk");
-    let Some(module) = modules.iter().find(|m| m.is_core()) else { return Outcome::Clean };
+    let Some(module) = modules.iter().find(|m| m.is_core()) else {
+        return Outcome::Clean;
+    };
     if let Some(missing) = missing("the module's signature", &module.signer) {
         return Outcome::unknown(missing);
     }
     // Most of these lines do not say which module was refused: they confirm, and decide only where they name ours.
-    let log = ctx.facts.driver.kernel_log.items().iter().rev().find(|line| REFUSALS.iter().any(|text| line.contains(text)));
+    let log = ctx
+        .facts
+        .driver
+        .kernel_log
+        .items()
+        .iter()
+        .rev()
+        .find(|line| REFUSALS.iter().any(|text| line.contains(text)));
     let names_ours = log.is_some_and(|line| line.contains("nvidia"));
-    let by_distribution = module.signer.value().is_some_and(|signer| DISTRIBUTION_SIGNERS.iter().any(|d| signer.contains(d)));
+    let by_distribution = module
+        .signer
+        .value()
+        .is_some_and(|signer| DISTRIBUTION_SIGNERS.iter().any(|d| signer.contains(d)));
     // Owner keys reach the kernel through shim's list, and land in the .machine ring (kernels from 5.18).
-    let no_owner_keys = system.machine_keys.value() == Some(&0) || (system.mok_list.is_absent() && !system.machine_keys.is_present());
+    let no_owner_keys = system.machine_keys.value() == Some(&0)
+        || (system.mok_list.is_absent() && !system.machine_keys.is_present());
     let unsigned = module.signer.is_absent();
     if !(unsigned || names_ours || (no_owner_keys && !by_distribution)) {
         return Outcome::Clean;
@@ -190,10 +325,23 @@ fn module_refused_by_secure_boot(ctx: &Ctx<'_>) -> Outcome {
     Outcome::found([secure_boot_finding(ctx, module, unsigned, log)])
 }
 
-fn secure_boot_finding(ctx: &Ctx<'_>, module: &DiskModule, unsigned: bool, log: Option<&String>) -> Finding {
+fn secure_boot_finding(
+    ctx: &Ctx<'_>,
+    module: &DiskModule,
+    unsigned: bool,
+    log: Option<&String>,
+) -> Finding {
     let system = &ctx.facts.system;
-    let why = if unsigned { "it is not signed" } else { "its signing key is not in the kernel's keyrings (not enrolled, or not booted through shim)" };
-    let who = if system.secure_boot.value() == Some(&true) { "Secure Boot" } else { "the kernel's signature check (lockdown)" };
+    let why = if unsigned {
+        "it is not signed"
+    } else {
+        "its signing key is not in the kernel's keyrings (not enrolled, or not booted through shim)"
+    };
+    let who = if system.secure_boot.value() == Some(&true) {
+        "Secure Boot"
+    } else {
+        "the kernel's signature check (lockdown)"
+    };
     let mut finding = Finding::new("module-refused-by-secure-boot", Layer::System, Severity::Error, format!("{who} refuses {}: {why}", crate::sysroot::file_name(&module.path)))
         .complaining(Layer::Driver)
         .component(crate::sysroot::file_name(&module.path))
@@ -206,11 +354,25 @@ fn secure_boot_finding(ctx: &Ctx<'_>, module: &DiskModule, unsigned: bool, log: 
         .reading("owner keys handed over by shim", &system.mok_list)
         .source("Linux kernel: module signing facility, lockdown");
     if let Some(line) = log {
-        finding = finding.evidence("kernel log", line.clone(), ctx.facts.driver.kernel_log.source());
+        finding = finding.evidence(
+            "kernel log",
+            line.clone(),
+            ctx.facts.driver.kernel_log.source(),
+        );
     }
     let enrol = Fix::at(Layer::System, "enrol the key that the modules are signed with: request it (mokutil --import with DKMS's public key), reboot, and confirm in the blue MOK dialogue; boot through shim").cost("root, reboot, console access");
     finding
         .fix(verified(ctx, enrol))
-        .fix(Fix::at(Layer::System, "use the distribution's own signed driver modules, where it has them").second("ties the driver version to what the distribution signs"))
-        .fix(Fix::at(Layer::System, "switch Secure Boot off in the firmware").cost("reboot, console access").second("gives up the protection"))
+        .fix(
+            Fix::at(
+                Layer::System,
+                "use the distribution's own signed driver modules, where it has them",
+            )
+            .second("ties the driver version to what the distribution signs"),
+        )
+        .fix(
+            Fix::at(Layer::System, "switch Secure Boot off in the firmware")
+                .cost("reboot, console access")
+                .second("gives up the protection"),
+        )
 }

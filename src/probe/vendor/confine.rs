@@ -97,7 +97,11 @@ fn become_nobody() -> Result<(), Errno> {
     set_thread_groups(&[])?;
     set_thread_res_gid(group, group, group)?;
     set_thread_res_uid(user, user, user)?;
-    if rustix::process::geteuid().is_root() { Err(Errno::PERM) } else { Ok(()) }
+    if rustix::process::geteuid().is_root() {
+        Err(Errno::PERM)
+    } else {
+        Ok(())
+    }
 }
 
 /// Makes /dev and everything mounted below it read-only, in a mount namespace of its own.

@@ -13,24 +13,61 @@ const SLOW_MS: u64 = 5000;
 /// The answers of all libraries that were asked.
 fn asked<'a>(ctx: &'a Ctx<'_>) -> impl Iterator<Item = &'a LibraryAnswers> {
     let vendor = &ctx.facts.vendor;
-    vendor.libcuda.value().into_iter().chain(vendor.libnvidia_ml.value()).chain(vendor.cudart.items())
+    vendor
+        .libcuda
+        .value()
+        .into_iter()
+        .chain(vendor.libnvidia_ml.value())
+        .chain(vendor.cudart.items())
 }
 
 /// A finding about one library and the call that went wrong in it.
-fn about(ctx: &Ctx<'_>, id: &str, severity: Severity, answers: &LibraryAnswers, call: &str, what: &str) -> Finding {
+fn about(
+    ctx: &Ctx<'_>,
+    id: &str,
+    severity: Severity,
+    answers: &LibraryAnswers,
+    call: &str,
+    what: &str,
+) -> Finding {
     // A libcudart that dies while it is loaded has not reached the driver yet.
-    let is_runtime = ctx.facts.vendor.cudart.items().iter().any(|a| a.path == answers.path);
-    let layer = if is_runtime && matches!(call, "start" | "dlopen" | "cudaRuntimeGetVersion") { Layer::Runtime } else { Layer::Driver };
-    Finding::new(id, layer, severity, format!("{} {what} in {call}", file_name(&answers.path)))
-        .complaining(Layer::Runtime)
-        .component(file_name(&answers.path))
-        .subject(answers.path.clone())
-        .evidence("call", call, answers.path.clone())
+    let is_runtime = ctx
+        .facts
+        .vendor
+        .cudart
+        .items()
+        .iter()
+        .any(|a| a.path == answers.path);
+    let layer = if is_runtime && matches!(call, "start" | "dlopen" | "cudaRuntimeGetVersion") {
+        Layer::Runtime
+    } else {
+        Layer::Driver
+    };
+    Finding::new(
+        id,
+        layer,
+        severity,
+        format!("{} {what} in {call}", file_name(&answers.path)),
+    )
+    .complaining(Layer::Runtime)
+    .component(file_name(&answers.path))
+    .subject(answers.path.clone())
+    .evidence("call", call, answers.path.clone())
 }
 
 /// Whether this is the library that every way to the GPU leads through.
 fn weight(ctx: &Ctx<'_>, answers: &LibraryAnswers) -> Severity {
-    if ctx.facts.vendor.libnvidia_ml.value().is_some_and(|a| a.path == answers.path) { Severity::Warning } else { Severity::Error }
+    if ctx
+        .facts
+        .vendor
+        .libnvidia_ml
+        .value()
+        .is_some_and(|a| a.path == answers.path)
+    {
+        Severity::Warning
+    } else {
+        Severity::Error
+    }
 }
 
 /// What to do about a library that misbehaves.
@@ -99,11 +136,19 @@ pub(super) fn driver_library_slow(ctx: &Ctx<'_>) -> Outcome {
 
 /// cuInit fails. Other findings explain it; where none does, and the nodes could be opened, it stands alone.
 pub(super) fn cuda_init_failed(ctx: &Ctx<'_>) -> Outcome {
-    let Some(answers) = ctx.cuda_answers() else { return Outcome::Clean };
+    let Some(answers) = ctx.cuda_answers() else {
+        return Outcome::Clean;
+    };
     let Some(code) = ctx.cu_init().filter(|code| *code != 0) else {
         return match ctx.facts.vendor.libcuda.value().map(|a| &a.end) {
-            Some(ChildEnd::NotStarted { reason } | ChildEnd::NotTrusted { reason }) if ctx.calls_made() => Outcome::unknown(format!("cuInit: {reason}")),
-            _ => ctx.withheld().map_or(Outcome::Clean, |reason| Outcome::unknown(format!("cuInit was not called: {reason}"))),
+            Some(ChildEnd::NotStarted { reason } | ChildEnd::NotTrusted { reason })
+                if ctx.calls_made() =>
+            {
+                Outcome::unknown(format!("cuInit: {reason}"))
+            }
+            _ => ctx.withheld().map_or(Outcome::Clean, |reason| {
+                Outcome::unknown(format!("cuInit was not called: {reason}"))
+            }),
         };
     };
     // Asked on request on a machine without a driver: 100 is then the right answer.
@@ -116,12 +161,21 @@ pub(super) fn cuda_init_failed(ctx: &Ctx<'_>) -> Outcome {
         return Outcome::found([finding(ctx, answers, code, Severity::Note)]);
     }
     // The child is not allowed what a setuid helper would do for others: a missing node proves nothing then.
-    let symptom = |alone: String| Outcome::Symptom { finding: Box::new(finding(ctx, answers, code, Severity::Error)), alone };
+    let symptom = |alone: String| Outcome::Symptom {
+        finding: Box::new(finding(ctx, answers, code, Severity::Error)),
+        alone,
+    };
     if !ctx.all_nodes_open() {
-        return symptom(format!("why cuInit answers {}: not all device nodes could be opened by a restricted child", cuda_code(code)));
+        return symptom(format!(
+            "why cuInit answers {}: not all device nodes could be opened by a restricted child",
+            cuda_code(code)
+        ));
     }
     if ctx.in_container() {
-        return symptom(format!("why cuInit answers {} in this container", cuda_code(code)));
+        return symptom(format!(
+            "why cuInit answers {} in this container",
+            cuda_code(code)
+        ));
     }
     Outcome::found([finding(ctx, answers, code, Severity::Error)])
 }
@@ -134,20 +188,50 @@ fn finding(ctx: &Ctx<'_>, answers: &LibraryAnswers, code: i64, severity: Severit
         .detail("The CUDA driver API refuses to start. The number says what it noticed, not what is wrong; what explains it is listed as its cause where something does.")
         .evidence("cuInit", text, answers.path.clone());
     if let Some(code) = ctx.nvml_init() {
-        let meaning = if code == 0 { "0: NVML works".to_owned() } else { nvml_code(code) };
-        finding = finding.evidence("nvmlInit", meaning, ctx.nvml_answers().map_or("", |a| a.path.as_str()));
+        let meaning = if code == 0 {
+            "0: NVML works".to_owned()
+        } else {
+            nvml_code(code)
+        };
+        finding = finding.evidence(
+            "nvmlInit",
+            meaning,
+            ctx.nvml_answers().map_or("", |a| a.path.as_str()),
+        );
     }
-    for open in ctx.facts.vendor.opens.items().iter().filter(|o| o.result != "ok" && crate::rules::system::needed_by_cuda(&o.path)).take(8) {
+    for open in ctx
+        .facts
+        .vendor
+        .opens
+        .items()
+        .iter()
+        .filter(|o| o.result != "ok" && crate::rules::system::needed_by_cuda(&o.path))
+        .take(8)
+    {
         finding = finding.evidence(format!("open {}", open.path), open.result.clone(), "open()");
     }
     finding
-        .fix(verified(ctx, Fix::at(Layer::Driver, "read what the driver says in the kernel log").line("sudo dmesg | grep -iE 'nvrm|xid'").cost("root")))
-        .fix(Fix::at(Layer::Driver, "reload the driver or reboot").cost("root, reboot").second("may bring the GPU back without telling why it was gone"))
+        .fix(verified(
+            ctx,
+            Fix::at(Layer::Driver, "read what the driver says in the kernel log")
+                .line("sudo dmesg | grep -iE 'nvrm|xid'")
+                .cost("root"),
+        ))
+        .fix(
+            Fix::at(Layer::Driver, "reload the driver or reboot")
+                .cost("root, reboot")
+                .second("may bring the GPU back without telling why it was gone"),
+        )
 }
 
 /// nvmlInit fails: nvidia-smi and monitoring do not work; CUDA may.
 pub(super) fn nvml_init_failed(ctx: &Ctx<'_>) -> Outcome {
-    let (Some(answers), Some(code)) = (ctx.nvml_answers(), ctx.nvml_init().filter(|code| *code != 0)) else { return Outcome::Clean };
+    let (Some(answers), Some(code)) = (
+        ctx.nvml_answers(),
+        ctx.nvml_init().filter(|code| *code != 0),
+    ) else {
+        return Outcome::Clean;
+    };
     if ctx.plain_linux() && ctx.module_loaded() != Some(true) || ctx.on_tegra() {
         return Outcome::Clean;
     }
@@ -159,6 +243,12 @@ pub(super) fn nvml_init_failed(ctx: &Ctx<'_>) -> Outcome {
     if ctx.all_nodes_open() && !ctx.in_container() {
         Outcome::found([finding])
     } else {
-        Outcome::Symptom { finding: Box::new(finding), alone: format!("why nvmlInit answers {}: not all device nodes could be opened by a restricted child", nvml_code(code)) }
+        Outcome::Symptom {
+            finding: Box::new(finding),
+            alone: format!(
+                "why nvmlInit answers {}: not all device nodes could be opened by a restricted child",
+                nvml_code(code)
+            ),
+        }
     }
 }

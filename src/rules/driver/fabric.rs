@@ -1,4 +1,4 @@
-//! The fabric manager: on a machine with NVSwitches no GPU is ready for CUDA until it has set the fabric up.
+//! The fabric manager: on a machine with `NVSwitches` no GPU is ready for CUDA until it has set the fabric up.
 
 use crate::facts::Layer;
 use crate::finding::{Finding, Fix, Severity};
@@ -8,22 +8,37 @@ use crate::rules::{Ctx, Outcome, missing};
 /// `CUDA_ERROR_SYSTEM_NOT_READY`.
 const NOT_READY: i64 = 802;
 
-/// NVSwitches, and nobody who sets them up.
+/// `NVSwitches`, and nobody who sets them up.
 pub(super) fn fabric_manager_absent(ctx: &Ctx<'_>) -> Outcome {
     // In a container the daemon is the host's: neither its process nor its socket need be visible.
-    if ctx.nvswitches() == 0 || ctx.in_container() || ctx.module_loaded() != Some(true) || ctx.cuda_works() {
+    if ctx.nvswitches() == 0
+        || ctx.in_container()
+        || ctx.module_loaded() != Some(true)
+        || ctx.cuda_works()
+    {
         return Outcome::Clean;
     }
     let fm = &ctx.facts.driver.fabric_manager;
     if fm.process.is_present() || fm.socket.is_present() {
         return Outcome::Clean;
     }
-    if let (Some(process), Some(socket)) = (missing("processes", &fm.process), missing("its socket", &fm.socket)) {
-        return Outcome::Unknown { missing: vec![process, socket] };
+    if let (Some(process), Some(socket)) = (
+        missing("processes", &fm.process),
+        missing("its socket", &fm.socket),
+    ) {
+        return Outcome::Unknown {
+            missing: vec![process, socket],
+        };
     }
     let not_ready = ctx.cu_init() == Some(NOT_READY);
-    let severity = if not_ready || !ctx.calls_made() { Severity::Error } else { Severity::Warning };
-    let version = ctx.loaded_version().map_or_else(|| "of the driver's version".to_owned(), ToString::to_string);
+    let severity = if not_ready || !ctx.calls_made() {
+        Severity::Error
+    } else {
+        Severity::Warning
+    };
+    let version = ctx
+        .loaded_version()
+        .map_or_else(|| "of the driver's version".to_owned(), ToString::to_string);
     let installed = fm.unit.is_present() || fm.version.is_present();
     let mut finding = Finding::new(
         "fabric-manager-absent",
@@ -41,14 +56,27 @@ pub(super) fn fabric_manager_absent(ctx: &Ctx<'_>) -> Outcome {
     .reading("systemd unit", &fm.unit)
     .evidence("loaded kernel module", version.clone(), ctx.facts.driver.loaded_version().map_or("", |(_, source)| source));
     if let Some(code) = ctx.cu_init() {
-        finding = finding.evidence("cuInit", cuda_code(code), ctx.cuda_answers().map_or("", |a| a.path.as_str()));
+        finding = finding.evidence(
+            "cuInit",
+            cuda_code(code),
+            ctx.cuda_answers().map_or("", |a| a.path.as_str()),
+        );
     }
     if ctx.nvml_init() == Some(0) {
-        finding = finding.evidence("nvmlInit", "0: NVML works", ctx.nvml_answers().map_or("", |a| a.path.as_str()));
+        finding = finding.evidence(
+            "nvmlInit",
+            "0: NVML works",
+            ctx.nvml_answers().map_or("", |a| a.path.as_str()),
+        );
     }
     let start = "sudo systemctl enable --now nvidia-fabricmanager";
     let fix = if installed {
-        Fix::at(Layer::Driver, "start the fabric manager, now and at every boot").line(start).cost("root")
+        Fix::at(
+            Layer::Driver,
+            "start the fabric manager, now and at every boot",
+        )
+        .line(start)
+        .cost("root")
     } else {
         Fix::at(Layer::Driver, format!("install the fabric manager of exactly version {version} (package nvidia-fabricmanager), then start it")).line(start).cost("root")
     };
@@ -60,15 +88,22 @@ pub(super) fn fabric_manager_version(ctx: &Ctx<'_>) -> Outcome {
     if ctx.nvswitches() == 0 || ctx.in_container() || ctx.cuda_works() {
         return Outcome::Clean;
     }
-    let Some(loaded) = ctx.loaded_version() else { return Outcome::Clean };
+    let Some(loaded) = ctx.loaded_version() else {
+        return Outcome::Clean;
+    };
     let fm = &ctx.facts.driver.fabric_manager;
     let Some(version) = fm.version.value() else {
-        return missing("the fabric manager's version", &fm.version).map_or(Outcome::Clean, Outcome::unknown);
+        return missing("the fabric manager's version", &fm.version)
+            .map_or(Outcome::Clean, Outcome::unknown);
     };
     if version == loaded {
         return Outcome::Clean;
     }
-    let severity = if ctx.cu_init() == Some(NOT_READY) || !ctx.calls_made() { Severity::Error } else { Severity::Warning };
+    let severity = if ctx.cu_init() == Some(NOT_READY) || !ctx.calls_made() {
+        Severity::Error
+    } else {
+        Severity::Warning
+    };
     let mut finding = Finding::new("fabric-manager-version", Layer::Driver, severity, format!("the fabric manager is {version} and the driver {loaded}: they must be of the same version"))
         .complaining(Layer::Runtime)
         .component("nv-fabricmanager")
@@ -76,7 +111,11 @@ pub(super) fn fabric_manager_version(ctx: &Ctx<'_>) -> Outcome {
         .reading("fabric manager program", &fm.version)
         .evidence("loaded kernel module", loaded.to_string(), ctx.facts.driver.loaded_version().map_or("", |(_, source)| source));
     if let Some(code) = ctx.cu_init() {
-        finding = finding.evidence("cuInit", cuda_code(code), ctx.cuda_answers().map_or("", |a| a.path.as_str()));
+        finding = finding.evidence(
+            "cuInit",
+            cuda_code(code),
+            ctx.cuda_answers().map_or("", |a| a.path.as_str()),
+        );
     }
     Outcome::found([finding.fix(verified(
         ctx,

@@ -12,26 +12,46 @@ use crate::rules::{Ctx, Outcome};
 use crate::version::Version;
 
 /// A runtime with its version: by file, by its own answer, or at least the major by its soname.
-pub(in crate::rules) fn runtime_version(ctx: &Ctx<'_>, copy: &RuntimeCopy) -> Option<(Version, String)> {
+pub(in crate::rules) fn runtime_version(
+    ctx: &Ctx<'_>,
+    copy: &RuntimeCopy,
+) -> Option<(Version, String)> {
     if let Reading::Present { value, source } = &copy.version {
         return Some((value.clone(), source.clone()));
     }
-    let answered = ctx.facts.vendor.cudart.items().iter().find(|a| a.path == copy.path).and_then(|a| a.number("cudaRuntimeGetVersion")).and_then(|n| u32::try_from(n).ok());
+    let answered = ctx
+        .facts
+        .vendor
+        .cudart
+        .items()
+        .iter()
+        .find(|a| a.path == copy.path)
+        .and_then(|a| a.number("cudaRuntimeGetVersion"))
+        .and_then(|n| u32::try_from(n).ok());
     if let Some(level) = answered.filter(|n| *n >= 1000) {
-        return Some((Version::from_cuda_level(level), format!("cudaRuntimeGetVersion of {}", copy.path)));
+        return Some((
+            Version::from_cuda_level(level),
+            format!("cudaRuntimeGetVersion of {}", copy.path),
+        ));
     }
-    copy.soname_version().map(|v| (v, format!("soname of {}", copy.path)))
+    copy.soname_version()
+        .map(|v| (v, format!("soname of {}", copy.path)))
 }
 
 /// Which framework a runtime belongs to, for titles: "torch 2.10.0 in ./.venv".
 pub(in crate::rules) fn user_of(ctx: &Ctx<'_>, copy: &RuntimeCopy, version: &Version) -> String {
     let consumer = &ctx.facts.consumer;
-    let own = copy.reached_by.contains(&crate::facts::ReachedBy::Environment);
+    let own = copy
+        .reached_by
+        .contains(&crate::facts::ReachedBy::Environment);
     if !own {
         return copy.path.clone();
     }
     let torch_wants = consumer.torch_cuda.value().map(Version::major);
-    let framework = consumer.frameworks.items().iter().find(|d| d.name != "torch" || torch_wants.is_none_or(|major| major == version.major()));
+    let framework =
+        consumer.frameworks.items().iter().find(|d| {
+            d.name != "torch" || torch_wants.is_none_or(|major| major == version.major())
+        });
     match framework {
         Some(dist) => format!("{} {} in {}", dist.name, dist.version, consumer.what),
         None => consumer.what.clone(),
@@ -54,36 +74,71 @@ pub(super) fn driver_too_old(ctx: &Ctx<'_>) -> Outcome {
         return Outcome::unknown(format!("CUDA runtimes: {reason}"));
     }
     // No real libcuda: that is another fault, or a machine without a driver.
-    let Some(libcuda) = ctx.real_libcuda() else { return Outcome::Clean };
+    let Some(libcuda) = ctx.real_libcuda() else {
+        return Outcome::Clean;
+    };
     let runtimes = ctx.consumer_runtimes();
     if runtimes.is_empty() {
         return Outcome::Clean;
     }
     let Some((level, level_source)) = ctx.driver_level() else {
-        return Outcome::unknown(format!("the CUDA version of {}: not asked, and no branch of the matrix", libcuda.path));
+        return Outcome::unknown(format!(
+            "the CUDA version of {}: not asked, and no branch of the matrix",
+            libcuda.path
+        ));
     };
-    let known: Vec<_> = runtimes.iter().filter_map(|copy| runtime_version(ctx, copy).map(|(version, source)| (*copy, version, source))).collect();
-    let fits = known.iter().filter(|(_, version, _)| ctx.matrix.runtime_accepts(version, level)).count();
+    let known: Vec<_> = runtimes
+        .iter()
+        .filter_map(|copy| {
+            runtime_version(ctx, copy).map(|(version, source)| (*copy, version, source))
+        })
+        .collect();
+    let fits = known
+        .iter()
+        .filter(|(_, version, _)| ctx.matrix.runtime_accepts(version, level))
+        .count();
     let too_old: Vec<TooOld<'_>> = known
         .into_iter()
         .filter(|(_, version, _)| !ctx.matrix.runtime_accepts(version, level))
-        .filter_map(|(copy, version, source)| Some(TooOld { copy, minimum: ctx.matrix.minimum_driver(&version)?, version, source }))
+        .filter_map(|(copy, version, source)| {
+            Some(TooOld {
+                copy,
+                minimum: ctx.matrix.minimum_driver(&version)?,
+                version,
+                source,
+            })
+        })
         .collect();
     let torch_major = ctx.facts.consumer.torch_cuda.value().map(Version::major);
     Outcome::found(too_old.iter().map(|t| {
         // Where another runtime of the environment fits, some ways work; torch's own one is the way that matters.
         let is_torchs = torch_major == Some(t.version.major());
-        let severity = if fits > 0 && !is_torchs { Severity::Warning } else { Severity::Error };
+        let severity = if fits > 0 && !is_torchs {
+            Severity::Warning
+        } else {
+            Severity::Error
+        };
         finding(ctx, t, level, &level_source, severity)
     }))
 }
 
-fn finding(ctx: &Ctx<'_>, t: &TooOld<'_>, level: u32, level_source: &str, severity: Severity) -> Finding {
+fn finding(
+    ctx: &Ctx<'_>,
+    t: &TooOld<'_>,
+    level: u32,
+    level_source: &str,
+    severity: Severity,
+) -> Finding {
     let libcuda = ctx.real_libcuda();
-    let driver = libcuda.and_then(|c| c.version.value()).map_or_else(|| "driver".to_owned(), |v| format!("driver {v}"));
+    let driver = libcuda
+        .and_then(|c| c.version.value())
+        .map_or_else(|| "driver".to_owned(), |v| format!("driver {v}"));
     let has = Version::from_cuda_level(level);
     let wants = t.version.major_minor();
-    let needs = t.minimum.version.as_ref().map_or_else(|| format!("CUDA {}", Version::from_cuda_level(t.minimum.level)), ToString::to_string);
+    let needs = t.minimum.version.as_ref().map_or_else(
+        || format!("CUDA {}", Version::from_cuda_level(t.minimum.level)),
+        ToString::to_string,
+    );
     let user = user_of(ctx, t.copy, &t.version);
     let mut finding = Finding::new("driver-too-old", Layer::Driver, severity, format!("{driver} (CUDA {has}) is too old for CUDA {wants} ({user}), which needs {needs} or newer"))
         .complaining(Layer::Runtime)
@@ -101,38 +156,100 @@ fn finding(ctx: &Ctx<'_>, t: &TooOld<'_>, level: u32, level_source: &str, severi
     if let Some(by) = t.copy.reached_by.first() {
         finding = finding.evidence("runtime reached by", by.describe(), t.copy.path.clone());
     }
-    let said = ctx.facts.vendor.cudart.items().iter().find(|a| a.path == t.copy.path).and_then(|a| a.code("cudaGetDeviceCount"));
+    let said = ctx
+        .facts
+        .vendor
+        .cudart
+        .items()
+        .iter()
+        .find(|a| a.path == t.copy.path)
+        .and_then(|a| a.code("cudaGetDeviceCount"));
     if let Some(code) = said.filter(|code| *code == 35) {
-        finding = finding.evidence("cudaGetDeviceCount", format!("{code} (cudaErrorInsufficientDriver)"), t.copy.path.clone());
+        finding = finding.evidence(
+            "cudaGetDeviceCount",
+            format!("{code} (cudaErrorInsufficientDriver)"),
+            t.copy.path.clone(),
+        );
     }
     if let Some(code) = ctx.cu_init() {
-        finding = finding.evidence("cuInit", cuda_code(code), libcuda.map_or("", |c| c.path.as_str()));
+        finding = finding.evidence(
+            "cuInit",
+            cuda_code(code),
+            libcuda.map_or("", |c| c.path.as_str()),
+        );
     }
     fixes(ctx, finding, t, &has, &needs)
 }
 
 /// Both ways out, and the third where the GPU is eligible: driver, older runtime, compat package.
 fn fixes(ctx: &Ctx<'_>, finding: Finding, t: &TooOld<'_>, has: &Version, needs: &str) -> Finding {
-    let older = format!("take a build for {} instead: {}", ctx.matrix.newest_runtime_for_level(has.cuda_level()), older_build(ctx, t, has));
-    let older = Fix::at(if t.copy.reached_by.contains(&crate::facts::ReachedBy::Environment) { Layer::Framework } else { Layer::Runtime }, older).verify("gpudoctor");
+    let older = format!(
+        "take a build for {} instead: {}",
+        ctx.matrix.newest_runtime_for_level(has.cuda_level()),
+        older_build(ctx, t, has)
+    );
+    let older = Fix::at(
+        if t.copy
+            .reached_by
+            .contains(&crate::facts::ReachedBy::Environment)
+        {
+            Layer::Framework
+        } else {
+            Layer::Runtime
+        },
+        older,
+    )
+    .verify("gpudoctor");
     // A GPU whose support ended before the branch that is needed cannot go that way.
     let stuck: Vec<String> = ctx
         .gpus()
         .filter(|device| {
-            let arch = ctx.gpu(device).and_then(|g| g.capability).and_then(|c| ctx.matrix.arch(c));
-            arch.and_then(|a| a.last_driver_branch).zip(t.minimum.branch).is_some_and(|(last, branch)| last < branch)
+            let arch = ctx
+                .gpu(device)
+                .and_then(|g| g.capability)
+                .and_then(|c| ctx.matrix.arch(c));
+            arch.and_then(|a| a.last_driver_branch)
+                .zip(t.minimum.branch)
+                .is_some_and(|(last, branch)| last < branch)
         })
         .map(|device| ctx.gpu_name(device))
         .collect();
     if !stuck.is_empty() && stuck.len() == ctx.gpus().count() {
-        return finding.evidence("driver upgrade", format!("no: what CUDA {} needs no longer supports {}", t.version.major_minor(), in_words(&stuck)), "compatibility matrix: last branch of the architecture").fix(older);
+        return finding
+            .evidence(
+                "driver upgrade",
+                format!(
+                    "no: what CUDA {} needs no longer supports {}",
+                    t.version.major_minor(),
+                    in_words(&stuck)
+                ),
+                "compatibility matrix: last branch of the architecture",
+            )
+            .fix(older);
     }
-    let place = ctx.hands_off().map_or_else(String::new, |place| format!(" {place}"));
-    let upgrade = Fix::at(Layer::Driver, format!("upgrade the driver to {needs} or newer{}{place}", t.minimum.branch.map_or_else(String::new, |branch| format!(" (branch {branch})")))).cost("root, reboot");
-    let finding = finding.fix(verified(ctx, upgrade)).fix(older.second("leaves the driver as it is, and gives up what only the newer CUDA version has"));
+    let place = ctx
+        .hands_off()
+        .map_or_else(String::new, |place| format!(" {place}"));
+    let upgrade = Fix::at(
+        Layer::Driver,
+        format!(
+            "upgrade the driver to {needs} or newer{}{place}",
+            t.minimum
+                .branch
+                .map_or_else(String::new, |branch| format!(" (branch {branch})"))
+        ),
+    )
+    .cost("root, reboot");
+    let finding =
+        finding.fix(verified(ctx, upgrade)).fix(older.second(
+            "leaves the driver as it is, and gives up what only the newer CUDA version has",
+        ));
     // The package is for data-center GPUs and certain pairs; the driver must have a branch that the guide lists.
     let base = ctx.loaded_version().map(Version::major);
-    let eligible = ctx.gpus().next().is_some() && ctx.gpus().all(|d| ctx.matrix.compat_eligible(&ctx.gpu_name(d)) == Some(true));
+    let eligible = ctx.gpus().next().is_some()
+        && ctx
+            .gpus()
+            .all(|d| ctx.matrix.compat_eligible(&ctx.gpu_name(d)) == Some(true));
     match base.map(|base| ctx.matrix.forward_compat(&t.version, base)) {
         Some(Compat::Supported { .. }) if eligible && ctx.plain_linux() => finding.fix(
             Fix::at(Layer::Driver, format!("install the package cuda-compat-{}-{} and put its folder first in LD_LIBRARY_PATH", t.version.major(), t.version.minor()))
@@ -145,11 +262,29 @@ fn fixes(ctx: &Ctx<'_>, finding: Finding, t: &TooOld<'_>, has: &Version, needs: 
 
 /// What "an older build" means for this consumer.
 fn older_build(ctx: &Ctx<'_>, t: &TooOld<'_>, has: &Version) -> String {
-    let own = t.copy.reached_by.contains(&crate::facts::ReachedBy::Environment);
-    let torch = ctx.facts.consumer.frameworks.items().iter().find(|d| d.name == "torch");
+    let own = t
+        .copy
+        .reached_by
+        .contains(&crate::facts::ReachedBy::Environment);
+    let torch = ctx
+        .facts
+        .consumer
+        .frameworks
+        .items()
+        .iter()
+        .find(|d| d.name == "torch");
     match torch {
-        Some(torch) if own => format!("a build of torch for CUDA {}.x in place of {} {}", has.major(), torch.name, torch.version),
-        _ if own => format!("packages for CUDA {}.x in {}", has.major(), ctx.facts.consumer.what),
+        Some(torch) if own => format!(
+            "a build of torch for CUDA {}.x in place of {} {}",
+            has.major(),
+            torch.name,
+            torch.version
+        ),
+        _ if own => format!(
+            "packages for CUDA {}.x in {}",
+            has.major(),
+            ctx.facts.consumer.what
+        ),
         _ => format!("programs and a toolkit of CUDA {}.x", has.major()),
     }
 }

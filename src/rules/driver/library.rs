@@ -8,14 +8,34 @@ use crate::sysroot::parent;
 
 /// Whether there is a GPU that a program could want: on the bus, in the driver's list, or by WSL's device.
 fn gpu_here(ctx: &Ctx<'_>) -> bool {
-    ctx.gpus().next().is_some() || !ctx.facts.driver.gpus.items().is_empty() || ctx.in_wsl() && ctx.facts.driver.node("/dev/dxg").is_some() || matches!(gpu_expected(ctx), Expectation::Yes(_))
+    ctx.gpus().next().is_some()
+        || !ctx.facts.driver.gpus.items().is_empty()
+        || ctx.in_wsl() && ctx.facts.driver.node("/dev/dxg").is_some()
+        || matches!(gpu_expected(ctx), Expectation::Yes(_))
 }
 
 /// The evidence of one copy: where it is, how it was reached.
 fn with_copy(finding: Finding, what: &str, copy: &LibraryCopy) -> Finding {
-    let by = copy.reached_by.iter().map(ReachedBy::describe).collect::<Vec<_>>().join(", ");
-    let at = if copy.path == copy.real_path { copy.path.clone() } else { format!("{} -> {}", copy.path, copy.real_path) };
-    finding.evidence(what, at, if by.is_empty() { "not reached".to_owned() } else { by })
+    let by = copy
+        .reached_by
+        .iter()
+        .map(ReachedBy::describe)
+        .collect::<Vec<_>>()
+        .join(", ");
+    let at = if copy.path == copy.real_path {
+        copy.path.clone()
+    } else {
+        format!("{} -> {}", copy.path, copy.real_path)
+    };
+    finding.evidence(
+        what,
+        at,
+        if by.is_empty() {
+            "not reached".to_owned()
+        } else {
+            by
+        },
+    )
 }
 
 /// How to take a folder off the loader's path.
@@ -24,20 +44,29 @@ fn off_the_path(copy: &LibraryCopy) -> String {
     match copy.reached_by.iter().find(|by| by.is_live()) {
         Some(ReachedBy::LdLibraryPath(dir)) => format!("remove {dir} from LD_LIBRARY_PATH"),
         Some(ReachedBy::LdPreload) => format!("remove {} from LD_PRELOAD", copy.path),
-        Some(ReachedBy::LdCache) => format!("remove {folder} from /etc/ld.so.conf.d and run ldconfig"),
+        Some(ReachedBy::LdCache) => {
+            format!("remove {folder} from /etc/ld.so.conf.d and run ldconfig")
+        }
         _ => format!("remove {}", copy.path),
     }
 }
 
 /// The other real libcuda that the loader would take without this one.
 fn next_real<'a>(ctx: &'a Ctx<'_>) -> Option<&'a LibraryCopy> {
-    ctx.facts.driver.libcuda.items().iter().find(|c| !c.chosen && c.kind.is_usable() && !c.is_stub() && !c.is_compat() && c.reached_by.iter().any(ReachedBy::is_live))
+    ctx.facts.driver.libcuda.items().iter().find(|c| {
+        !c.chosen
+            && c.kind.is_usable()
+            && !c.is_stub()
+            && !c.is_compat()
+            && c.reached_by.iter().any(ReachedBy::is_live)
+    })
 }
 
 /// The module is loaded, and no libcuda can be loaded.
 pub(super) fn libcuda_missing(ctx: &Ctx<'_>) -> Outcome {
     let wsl_gpu = ctx.in_wsl() && ctx.facts.driver.node("/dev/dxg").is_some();
-    let host_gpu = ctx.plain_linux() && ctx.module_loaded() == Some(true) && ctx.gpus().next().is_some();
+    let host_gpu =
+        ctx.plain_linux() && ctx.module_loaded() == Some(true) && ctx.gpus().next().is_some();
     if ctx.in_container() || !(wsl_gpu || host_gpu) {
         return Outcome::Clean;
     }
@@ -47,9 +76,18 @@ pub(super) fn libcuda_missing(ctx: &Ctx<'_>) -> Outcome {
     if ctx.libcuda().is_some() {
         return Outcome::Clean;
     }
-    let copies: Vec<_> = ctx.facts.driver.libcuda.items().iter().filter(|c| c.kind.is_usable() && !c.is_stub() && !c.is_compat()).collect();
+    let copies: Vec<_> = ctx
+        .facts
+        .driver
+        .libcuda
+        .items()
+        .iter()
+        .filter(|c| c.kind.is_usable() && !c.is_stub() && !c.is_compat())
+        .collect();
     // NixOS and driver containers keep it off the loader's path on purpose, and programs there find it by RUNPATH.
-    if copies.iter().any(|c| c.path.starts_with("/run/opengl-driver/") || c.path.starts_with("/run/nvidia/driver/")) {
+    if copies.iter().any(|c| {
+        c.path.starts_with("/run/opengl-driver/") || c.path.starts_with("/run/nvidia/driver/")
+    }) {
         return Outcome::Clean;
     }
     let title = match copies.first() {
@@ -67,18 +105,32 @@ pub(super) fn libcuda_missing(ctx: &Ctx<'_>) -> Outcome {
     for copy in &copies {
         finding = with_copy(finding, "a copy off the loader's path", copy);
     }
-    for broken in ctx.facts.driver.libcuda.items().iter().filter(|c| !c.kind.is_usable()).take(4) {
+    for broken in ctx
+        .facts
+        .driver
+        .libcuda
+        .items()
+        .iter()
+        .filter(|c| !c.kind.is_usable())
+        .take(4)
+    {
         let what = match &broken.kind {
             FileKind::DanglingLink => "a link that leads nowhere".to_owned(),
             FileKind::OtherArch(arch) => format!("for {arch}"),
             other => format!("{other:?}").to_lowercase(),
         };
-        finding = finding.evidence("unusable copy", format!("{}: {what}", broken.path), "the loader's search");
+        finding = finding.evidence(
+            "unusable copy",
+            format!("{}: {what}", broken.path),
+            "the loader's search",
+        );
     }
     if let Some(copy) = ctx.libnvidia_ml() {
         finding = with_copy(finding, "libnvidia-ml.so.1", copy);
     }
-    let version = ctx.loaded_version().map_or_else(String::new, |v| format!(" {v}"));
+    let version = ctx
+        .loaded_version()
+        .map_or_else(String::new, |v| format!(" {v}"));
     let fix = match (copies.first(), wsl_gpu) {
         (_, true) => Fix::at(Layer::Driver, "put /usr/lib/wsl/lib back on the loader's path (a file in /etc/ld.so.conf.d, then ldconfig), or update the Windows driver and restart WSL with `wsl --shutdown`").cost("root"),
         (Some(copy), _) => Fix::at(Layer::Driver, format!("let the loader find {}: repair the distribution's links, or list the folder in /etc/ld.so.conf.d and run ldconfig", parent(&copy.path))).line("sudo ldconfig").cost("root"),
@@ -90,17 +142,36 @@ pub(super) fn libcuda_missing(ctx: &Ctx<'_>) -> Outcome {
 /// A link-time stub is found first.
 pub(super) fn libcuda_stub(ctx: &Ctx<'_>) -> Outcome {
     let copies = known!(ctx.facts.driver.libcuda, "libcuda");
-    let chosen = copies.iter().find(|c| c.chosen).filter(|c| c.is_stub() || ctx.answers_as_stub());
+    let chosen = copies
+        .iter()
+        .find(|c| c.chosen)
+        .filter(|c| c.is_stub() || ctx.answers_as_stub());
     // A stub has no soname link beside it as NVIDIA ships it: programs that open `libcuda.so` get it all the same.
-    let short = copies.iter().find(|c| !c.chosen && c.is_stub() && c.reached_by.iter().any(|by| matches!(by, ReachedBy::LdLibraryPath(_))));
-    let Some(stub) = chosen.or(short) else { return Outcome::Clean };
+    let short = copies.iter().find(|c| {
+        !c.chosen
+            && c.is_stub()
+            && c.reached_by
+                .iter()
+                .any(|by| matches!(by, ReachedBy::LdLibraryPath(_)))
+    });
+    let Some(stub) = chosen.or(short) else {
+        return Outcome::Clean;
+    };
     let severity = match (chosen.is_some(), gpu_here(ctx)) {
         (_, false) => Severity::Note,
         (true, true) => Severity::Error,
         (false, true) => Severity::Warning,
     };
-    let by = stub.reached_by.iter().find(|by| by.is_live()).map_or_else(|| stub.path.clone(), ReachedBy::describe);
-    let what = if chosen.is_some() { "the CUDA stub library is found as libcuda.so.1 before the driver's" } else { "programs that open libcuda.so get the CUDA stub library" };
+    let by = stub
+        .reached_by
+        .iter()
+        .find(|by| by.is_live())
+        .map_or_else(|| stub.path.clone(), ReachedBy::describe);
+    let what = if chosen.is_some() {
+        "the CUDA stub library is found as libcuda.so.1 before the driver's"
+    } else {
+        "programs that open libcuda.so get the CUDA stub library"
+    };
     let mut finding = Finding::new("libcuda-stub", Layer::Driver, severity, format!("{what}: {} by {by}", stub.path))
         .complaining(Layer::Runtime)
         .component("libcuda.so.1")
@@ -110,13 +181,22 @@ pub(super) fn libcuda_stub(ctx: &Ctx<'_>) -> Outcome {
         finding = with_copy(finding, "the driver's libcuda", real);
     }
     let finding = with_cu_init(ctx, finding);
-    Outcome::found([finding.fix(verified(ctx, Fix::at(Layer::Application, format!("{}; keep it only for the linker (-L)", off_the_path(stub)))))])
+    Outcome::found([finding.fix(verified(
+        ctx,
+        Fix::at(
+            Layer::Application,
+            format!("{}; keep it only for the linker (-L)", off_the_path(stub)),
+        ),
+    ))])
 }
 
 /// The copy that the loader takes has nothing in it, or not enough.
 pub(super) fn driver_library_damaged(ctx: &Ctx<'_>) -> Outcome {
     let mut findings = Vec::new();
-    for (soname, copy) in [("libcuda.so.1", ctx.libcuda()), ("libnvidia-ml.so.1", ctx.libnvidia_ml())] {
+    for (soname, copy) in [
+        ("libcuda.so.1", ctx.libcuda()),
+        ("libnvidia-ml.so.1", ctx.libnvidia_ml()),
+    ] {
         let Some(copy) = copy else { continue };
         let what = match &copy.kind {
             FileKind::Empty => "is empty (0 bytes)".to_owned(),
@@ -142,7 +222,15 @@ pub(super) fn driver_library_damaged(ctx: &Ctx<'_>) -> Outcome {
         let fix = if container {
             Fix::at(Layer::Container, format!("remove {} from the image (build it without the NVIDIA runtime as default), and let the runtime mount the host's", copy.real_path)).cost("rebuild of the image")
         } else {
-            Fix::at(Layer::Driver, format!("remove {}, install the driver's user-space libraries again, and run ldconfig", copy.real_path)).line("sudo ldconfig").cost("root")
+            Fix::at(
+                Layer::Driver,
+                format!(
+                    "remove {}, install the driver's user-space libraries again, and run ldconfig",
+                    copy.real_path
+                ),
+            )
+            .line("sudo ldconfig")
+            .cost("root")
         };
         findings.push(finding.fix(verified(ctx, fix)));
     }
@@ -154,17 +242,49 @@ pub(super) fn wsl_linux_driver(ctx: &Ctx<'_>) -> Outcome {
     if !ctx.in_wsl() || ctx.in_container() {
         return Outcome::Clean;
     }
-    let from_windows = |c: &LibraryCopy| [&c.path, &c.real_path].iter().any(|p| p.starts_with("/usr/lib/wsl/"));
-    let Some(copy) = ctx.libcuda().filter(|c| !from_windows(c) && !c.is_stub() && !c.is_compat()) else { return Outcome::Clean };
-    let windows = ctx.facts.driver.libcuda.items().iter().find(|c| from_windows(c));
-    let mut packages = ctx.packages(&["nvidia-driver", "libnvidia-", "nvidia-utils", "nvidia-dkms", "nvidia-kernel", "libcuda1", "cuda-drivers"]);
+    let from_windows = |c: &LibraryCopy| {
+        [&c.path, &c.real_path]
+            .iter()
+            .any(|p| p.starts_with("/usr/lib/wsl/"))
+    };
+    let Some(copy) = ctx
+        .libcuda()
+        .filter(|c| !from_windows(c) && !c.is_stub() && !c.is_compat())
+    else {
+        return Outcome::Clean;
+    };
+    let windows = ctx
+        .facts
+        .driver
+        .libcuda
+        .items()
+        .iter()
+        .find(|c| from_windows(c));
+    let mut packages = ctx.packages(&[
+        "nvidia-driver",
+        "libnvidia-",
+        "nvidia-utils",
+        "nvidia-dkms",
+        "nvidia-kernel",
+        "libcuda1",
+        "cuda-drivers",
+    ]);
     // The container toolkit is no driver, and belongs into WSL.
     packages.retain(|p| !p.starts_with("libnvidia-container"));
     let has_gpu = ctx.facts.driver.node("/dev/dxg").is_some();
-    let named = packages.first().cloned().or_else(|| copy.package.value().cloned());
+    let named = packages
+        .first()
+        .cloned()
+        .or_else(|| copy.package.value().cloned());
     let title = match &named {
-        Some(package) => format!("a Linux driver ({}) is installed inside WSL and hides the Windows driver's libraries in /usr/lib/wsl/lib", package.split(' ').next().unwrap_or(package)),
-        None => format!("a Linux driver's libcuda ({}) hides the Windows driver's in /usr/lib/wsl/lib", copy.real_path),
+        Some(package) => format!(
+            "a Linux driver ({}) is installed inside WSL and hides the Windows driver's libraries in /usr/lib/wsl/lib",
+            package.split(' ').next().unwrap_or(package)
+        ),
+        None => format!(
+            "a Linux driver's libcuda ({}) hides the Windows driver's in /usr/lib/wsl/lib",
+            copy.real_path
+        ),
     };
     let mut finding = Finding::new("wsl-linux-driver", Layer::Driver, if has_gpu { Severity::Error } else { Severity::Warning }, title)
         .complaining(Layer::Runtime)
@@ -177,12 +297,24 @@ pub(super) fn wsl_linux_driver(ctx: &Ctx<'_>) -> Outcome {
         finding = with_copy(finding, "the Windows driver's", windows);
     }
     for package in &packages {
-        finding = finding.evidence("package", package.clone(), ctx.facts.system.packages.source());
+        finding = finding.evidence(
+            "package",
+            package.clone(),
+            ctx.facts.system.packages.source(),
+        );
     }
     let finding = with_cu_init(ctx, finding);
-    let names: Vec<&str> = packages.iter().filter_map(|p| p.split(' ').next()).collect();
+    let names: Vec<&str> = packages
+        .iter()
+        .filter_map(|p| p.split(' ').next())
+        .collect();
     let fix = Fix::at(Layer::Driver, "remove the Linux driver from this WSL distribution, and keep only toolkit packages (cuda-toolkit, not cuda or cuda-drivers)").cost("root");
-    let is_dpkg = ctx.facts.system.packages.source().starts_with("/var/lib/dpkg");
+    let is_dpkg = ctx
+        .facts
+        .system
+        .packages
+        .source()
+        .starts_with("/var/lib/dpkg");
     let fix = if names.is_empty() || !is_dpkg {
         fix
     } else {
@@ -202,37 +334,62 @@ struct Compat<'a> {
 
 /// The compat copy in use on a machine with a driver.
 fn compat<'a>(ctx: &'a Ctx<'_>) -> Option<Compat<'a>> {
-    let copy = ctx.libcuda().filter(|c| c.is_compat() && c.kind.is_usable())?;
+    let copy = ctx
+        .libcuda()
+        .filter(|c| c.is_compat() && c.kind.is_usable())?;
     let loaded = ctx.loaded_version()?;
     let own = copy.version.value();
     let note = copy.compat.value();
     let branches = note.map_or(&[][..], |n| n.drivers.as_slice());
     let misfit = if own.is_some_and(|own| own < loaded) {
-        Some(format!("it is older than the driver {loaded}, which needs no compat library"))
+        Some(format!(
+            "it is older than the driver {loaded}, which needs no compat library"
+        ))
     } else if !branches.is_empty() && !branches.contains(&loaded.major()) {
         let list: Vec<String> = branches.iter().map(ToString::to_string).collect();
-        Some(format!("its own note allows branches {} and the driver is {loaded}", list.join(", ")))
+        Some(format!(
+            "its own note allows branches {} and the driver is {loaded}",
+            list.join(", ")
+        ))
     } else {
         let gpus: Vec<_> = ctx.gpus().collect();
         // Eligibility is a matter of the product: one GPU that is not eligible is enough for error 804.
-        gpus.iter().find(|d| ctx.matrix.compat_eligible(&ctx.gpu_name(d)) == Some(false)).map(|d| format!("forward compatibility is for data-center GPUs, and {} is none", ctx.gpu_name(d)))
+        gpus.iter()
+            .find(|d| ctx.matrix.compat_eligible(&ctx.gpu_name(d)) == Some(false))
+            .map(|d| {
+                format!(
+                    "forward compatibility is for data-center GPUs, and {} is none",
+                    ctx.gpu_name(d)
+                )
+            })
     };
     Some(Compat { copy, misfit })
 }
 
 /// A compat copy that cannot work on this driver or GPU.
 pub(super) fn compat_not_usable(ctx: &Ctx<'_>) -> Outcome {
-    let Some(Compat { copy, misfit }) = compat(ctx) else { return Outcome::Clean };
+    let Some(Compat { copy, misfit }) = compat(ctx) else {
+        return Outcome::Clean;
+    };
     let refused = ctx.cu_init().filter(|code| matches!(code, 803 | 804));
     // What the driver answers decides; from files alone only where it was not asked.
     let why = match (refused, ctx.cu_init(), misfit) {
         (_, Some(0), _) | (None, _, None) => return Outcome::Clean,
         (None, Some(_), Some(why)) | (_, None, Some(why)) | (Some(_), _, Some(why)) => why,
-        (Some(804), _, None) => "the driver says that a GPU here is not eligible for forward compatibility".to_owned(),
-        (Some(_), _, None) => "the driver says that it does not go with this compat library".to_owned(),
+        (Some(804), _, None) => {
+            "the driver says that a GPU here is not eligible for forward compatibility".to_owned()
+        }
+        (Some(_), _, None) => {
+            "the driver says that it does not go with this compat library".to_owned()
+        }
     };
-    let version = copy.version.value().map_or_else(|| "of unknown version".to_owned(), ToString::to_string);
-    let loaded = ctx.loaded_version().map_or_else(String::new, ToString::to_string);
+    let version = copy
+        .version
+        .value()
+        .map_or_else(|| "of unknown version".to_owned(), ToString::to_string);
+    let loaded = ctx
+        .loaded_version()
+        .map_or_else(String::new, ToString::to_string);
     let mut finding = Finding::new(
         "compat-libcuda-not-usable",
         Layer::Driver,
@@ -246,12 +403,28 @@ pub(super) fn compat_not_usable(ctx: &Ctx<'_>) -> Outcome {
     .source("CUDA Compatibility guide: forward compatibility");
     finding = with_copy(finding, &format!("compat libcuda {version}"), copy);
     if let Reading::Present { value, source } = &copy.compat {
-        let cuda = value.cuda.as_ref().map_or_else(|| "unknown".to_owned(), ToString::to_string);
-        let branches = value.drivers.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ");
-        finding = finding.evidence("its note", format!("CUDA {cuda}, driver branches {branches}"), source.clone());
+        let cuda = value
+            .cuda
+            .as_ref()
+            .map_or_else(|| "unknown".to_owned(), ToString::to_string);
+        let branches = value
+            .drivers
+            .iter()
+            .map(ToString::to_string)
+            .collect::<Vec<_>>()
+            .join(", ");
+        finding = finding.evidence(
+            "its note",
+            format!("CUDA {cuda}, driver branches {branches}"),
+            source.clone(),
+        );
     }
     for device in ctx.gpus() {
-        finding = finding.evidence("GPU", ctx.gpu_in_full(device), format!("/sys/bus/pci/devices/{}", device.address));
+        finding = finding.evidence(
+            "GPU",
+            ctx.gpu_in_full(device),
+            format!("/sys/bus/pci/devices/{}", device.address),
+        );
     }
     if let Some(code) = ctx.cu_init() {
         finding = finding.evidence("cuInit", cuda_code(code), copy.path.clone());
@@ -260,11 +433,16 @@ pub(super) fn compat_not_usable(ctx: &Ctx<'_>) -> Outcome {
         finding = with_copy(finding, "the driver's libcuda", real);
     }
     let cuda = copy.compat.value().and_then(|n| n.cuda.clone());
-    let upgrade = cuda.and_then(|c| ctx.matrix.first_branch_of_level(c.cuda_level())).map(|row| row.branch).map_or_else(
-        || "upgrade the driver to the branch of the CUDA version that is wanted".to_owned(),
-        |branch| format!("upgrade the driver to branch {branch} or newer"),
-    );
-    let place = ctx.hands_off().map_or_else(String::new, |place| format!(" {place}"));
+    let upgrade = cuda
+        .and_then(|c| ctx.matrix.first_branch_of_level(c.cuda_level()))
+        .map(|row| row.branch)
+        .map_or_else(
+            || "upgrade the driver to the branch of the CUDA version that is wanted".to_owned(),
+            |branch| format!("upgrade the driver to branch {branch} or newer"),
+        );
+    let place = ctx
+        .hands_off()
+        .map_or_else(String::new, |place| format!(" {place}"));
     Outcome::found([finding
         .fix(verified(ctx, Fix::at(if ctx.in_container() { Layer::Container } else { Layer::Application }, format!("take the compat library off the loader's path: {}; driver {loaded} then serves every CUDA version of its family", off_the_path(copy)))))
         .fix(verified(ctx, Fix::at(Layer::Driver, format!("or {upgrade}{place}, which makes the compat library unnecessary")).cost("root, reboot").second("only needed where something asks for more than the driver's own CUDA version")))])
@@ -272,16 +450,27 @@ pub(super) fn compat_not_usable(ctx: &Ctx<'_>) -> Outcome {
 
 /// A compat copy that works, or about which nothing is wrong.
 pub(super) fn compat_in_use(ctx: &Ctx<'_>) -> Outcome {
-    let Some(Compat { copy, misfit }) = compat(ctx) else { return Outcome::Clean };
+    let Some(Compat { copy, misfit }) = compat(ctx) else {
+        return Outcome::Clean;
+    };
     let failed = ctx.cu_init().is_some_and(|code| code != 0);
     if failed || (misfit.is_some() && ctx.cu_init().is_none()) {
         return Outcome::Clean;
     }
-    let version = copy.version.value().map_or_else(|| "of unknown version".to_owned(), ToString::to_string);
-    let loaded = ctx.loaded_version().map_or_else(String::new, ToString::to_string);
+    let version = copy
+        .version
+        .value()
+        .map_or_else(|| "of unknown version".to_owned(), ToString::to_string);
+    let loaded = ctx
+        .loaded_version()
+        .map_or_else(String::new, ToString::to_string);
     let finding = Finding::new("compat-libcuda-in-use", Layer::Driver, Severity::Note, format!("CUDA goes through the forward-compatibility libcuda {version} on driver {loaded}"))
         .component("libcuda.so.1")
         .detail("A newer user-space driver runs on an older kernel module. That is supported on data-center GPUs; once the host's driver is upgraded past it, the compat library has to go.")
         .evidence("loaded kernel module", loaded, ctx.facts.driver.loaded_version().map_or("", |(_, source)| source));
-    Outcome::found([with_copy(finding, &format!("compat libcuda {version}"), copy)])
+    Outcome::found([with_copy(
+        finding,
+        &format!("compat libcuda {version}"),
+        copy,
+    )])
 }

@@ -12,14 +12,31 @@ const NVIDIA_MAJOR: u32 = 195;
 
 /// What will make missing nodes on first use, where something will.
 fn made_on_first_use(ctx: &Ctx<'_>) -> Option<&'static str> {
-    let forbidden = ctx.facts.driver.params.value().and_then(|p| p.get("ModifyDeviceFiles")).is_some_and(|v| v == "0");
+    let forbidden = ctx
+        .facts
+        .driver
+        .params
+        .value()
+        .and_then(|p| p.get("ModifyDeviceFiles"))
+        .is_some_and(|v| v == "0");
     if forbidden {
         return None;
     }
-    if ctx.facts.driver.nvidia_modprobe.value().is_some_and(|m| m.setuid) {
+    if ctx
+        .facts
+        .driver
+        .nvidia_modprobe
+        .value()
+        .is_some_and(|m| m.setuid)
+    {
         return Some("nvidia-modprobe (setuid) makes them on first use");
     }
-    ctx.facts.system.user.value().is_some_and(|u| u.uid == 0).then_some("libcuda makes them when root starts a CUDA program")
+    ctx.facts
+        .system
+        .user
+        .value()
+        .is_some_and(|u| u.uid == 0)
+        .then_some("libcuda makes them when root starts a CUDA program")
 }
 
 /// Whether this is a plain host with the module loaded: elsewhere missing nodes are the container's, or right.
@@ -35,17 +52,35 @@ pub(super) fn device_node_missing(ctx: &Ctx<'_>) -> Outcome {
     if ctx.cuda_works() || made_on_first_use(ctx).is_some() {
         return Outcome::Clean;
     }
-    if let Some(reason) = missing("device nodes", &ctx.facts.driver.nodes).or_else(|| missing("the user", &ctx.facts.system.user)) {
+    if let Some(reason) = missing("device nodes", &ctx.facts.driver.nodes)
+        .or_else(|| missing("the user", &ctx.facts.system.user))
+    {
         return Outcome::unknown(reason);
     }
     let mut wanted = vec!["/dev/nvidiactl".to_owned()];
-    let gpus: Vec<&DriverGpu> = ctx.facts.driver.gpus.items().iter().filter(|g| !g.excluded).collect();
-    wanted.extend(gpus.iter().filter_map(|g| g.minor).map(|minor| format!("/dev/nvidia{minor}")));
-    let absent: Vec<String> = wanted.iter().filter(|path| ctx.facts.driver.node(path).is_none()).cloned().collect();
+    let gpus: Vec<&DriverGpu> = ctx
+        .facts
+        .driver
+        .gpus
+        .items()
+        .iter()
+        .filter(|g| !g.excluded)
+        .collect();
+    wanted.extend(
+        gpus.iter()
+            .filter_map(|g| g.minor)
+            .map(|minor| format!("/dev/nvidia{minor}")),
+    );
+    let absent: Vec<String> = wanted
+        .iter()
+        .filter(|path| ctx.facts.driver.node(path).is_none())
+        .cloned()
+        .collect();
     if absent.is_empty() {
         return Outcome::Clean;
     }
-    let all_gpus_gone = absent.contains(&"/dev/nvidiactl".to_owned()) || absent.len() + 1 == wanted.len();
+    let all_gpus_gone =
+        absent.contains(&"/dev/nvidiactl".to_owned()) || absent.len() + 1 == wanted.len();
     let mut finding = Finding::new(
         "device-node-missing",
         Layer::Driver,
@@ -59,8 +94,18 @@ pub(super) fn device_node_missing(ctx: &Ctx<'_>) -> Outcome {
     for path in &absent {
         finding = finding.evidence(path.clone(), "absent", "/dev");
     }
-    if let Some(value) = ctx.facts.driver.params.value().and_then(|p| p.get("ModifyDeviceFiles")) {
-        finding = finding.evidence("ModifyDeviceFiles", value.clone(), "/proc/driver/nvidia/params");
+    if let Some(value) = ctx
+        .facts
+        .driver
+        .params
+        .value()
+        .and_then(|p| p.get("ModifyDeviceFiles"))
+    {
+        finding = finding.evidence(
+            "ModifyDeviceFiles",
+            value.clone(),
+            "/proc/driver/nvidia/params",
+        );
     }
     let finding = with_cu_init(ctx, finding);
     Outcome::found([finding
@@ -81,17 +126,34 @@ pub(super) fn device_node_wrong_major(ctx: &Ctx<'_>) -> Outcome {
         match path {
             "/dev/nvidia-uvm" | "/dev/nvidia-uvm-tools" => ctx.facts.driver.major_of("nvidia-uvm"),
             "/dev/nvidiactl" | "/dev/nvidia-modeset" => Some(NVIDIA_MAJOR),
-            _ => path.strip_prefix("/dev/nvidia").filter(|n| !n.is_empty() && n.bytes().all(|b| b.is_ascii_digit())).map(|_| NVIDIA_MAJOR),
+            _ => path
+                .strip_prefix("/dev/nvidia")
+                .filter(|n| !n.is_empty() && n.bytes().all(|b| b.is_ascii_digit()))
+                .map(|_| NVIDIA_MAJOR),
         }
     };
-    let wrong: Vec<_> = nodes.iter().filter_map(|n| right(&n.path).filter(|major| !n.is_char || n.major != *major).map(|major| (n, major))).collect();
-    let needed = wrong.iter().any(|(n, _)| crate::rules::system::needed_by_cuda(&n.path));
-    let Some((first, major)) = wrong.first() else { return Outcome::Clean };
+    let wrong: Vec<_> = nodes
+        .iter()
+        .filter_map(|n| {
+            right(&n.path)
+                .filter(|major| !n.is_char || n.major != *major)
+                .map(|major| (n, major))
+        })
+        .collect();
+    let needed = wrong
+        .iter()
+        .any(|(n, _)| crate::rules::system::needed_by_cuda(&n.path));
+    let Some((first, major)) = wrong.first() else {
+        return Outcome::Clean;
+    };
     if ctx.cuda_works() {
         return Outcome::Clean;
     }
     let title = if first.is_char {
-        format!("{} has major number {}, and the kernel's is {major}: the node is stale", first.path, first.major)
+        format!(
+            "{} has major number {}, and the kernel's is {major}: the node is stale",
+            first.path, first.major
+        )
     } else {
         format!("{} is no character device", first.path)
     };
@@ -100,8 +162,23 @@ pub(super) fn device_node_wrong_major(ctx: &Ctx<'_>) -> Outcome {
         .detail("The kernel gives UVM's major number anew at every load of the module. A node that was made before has the old number and opens nothing (ENXIO, ENODEV).")
         .source("NVIDIA open kernel modules: nv-chardev-numbers.h (195), uvm (dynamic major)");
     for (node, major) in &wrong {
-        let is = if node.is_char { format!("{}:{}", node.major, node.minor) } else { "no character device".to_owned() };
-        finding = finding.subject(node.path.clone()).evidence(node.path.clone(), is, "stat").evidence(format!("major for {}", node.path), major.to_string(), if *major == NVIDIA_MAJOR { "fixed in the kernel module" } else { "/proc/devices" });
+        let is = if node.is_char {
+            format!("{}:{}", node.major, node.minor)
+        } else {
+            "no character device".to_owned()
+        };
+        finding = finding
+            .subject(node.path.clone())
+            .evidence(node.path.clone(), is, "stat")
+            .evidence(
+                format!("major for {}", node.path),
+                major.to_string(),
+                if *major == NVIDIA_MAJOR {
+                    "fixed in the kernel module"
+                } else {
+                    "/proc/devices"
+                },
+            );
         if let Some(result) = ctx.open_result(&node.path).filter(|r| *r != "ok") {
             finding = finding.evidence(format!("open {}", node.path), result, "open()");
         }
@@ -111,9 +188,25 @@ pub(super) fn device_node_wrong_major(ctx: &Ctx<'_>) -> Outcome {
     words.extend(paths.iter().map(String::as_str));
     let finding = with_cu_init(ctx, finding);
     Outcome::found([if ctx.in_container() {
-        finding.fix(verified(ctx, Fix::at(Layer::Container, "start the container anew, so that it gets the host's present device nodes").cost("restart of the container")))
+        finding.fix(verified(
+            ctx,
+            Fix::at(
+                Layer::Container,
+                "start the container anew, so that it gets the host's present device nodes",
+            )
+            .cost("restart of the container"),
+        ))
     } else {
-        finding.fix(verified(ctx, Fix::at(Layer::Driver, "remove the stale nodes and have them made again").command(&words).line("sudo nvidia-modprobe -c 0 && sudo nvidia-modprobe -u -c 0").cost("root")))
+        finding.fix(verified(
+            ctx,
+            Fix::at(
+                Layer::Driver,
+                "remove the stale nodes and have them made again",
+            )
+            .command(&words)
+            .line("sudo nvidia-modprobe -c 0 && sudo nvidia-modprobe -u -c 0")
+            .cost("root"),
+        ))
     }])
 }
 
@@ -126,7 +219,10 @@ pub(super) fn uvm_missing(ctx: &Ctx<'_>) -> Outcome {
     if let Some(reason) = missing("device nodes", &ctx.facts.driver.nodes) {
         return Outcome::unknown(reason);
     }
-    let loaded = modules.iter().any(|m| m.name == "nvidia_uvm" || m.name == "nvidia_current_uvm") || ctx.facts.driver.major_of("nvidia-uvm").is_some();
+    let loaded = modules
+        .iter()
+        .any(|m| m.name == "nvidia_uvm" || m.name == "nvidia_current_uvm")
+        || ctx.facts.driver.major_of("nvidia-uvm").is_some();
     let node = ctx.facts.driver.node("/dev/nvidia-uvm").is_some();
     if loaded && node || made_on_first_use(ctx).is_some() {
         return Outcome::Clean;
@@ -135,7 +231,9 @@ pub(super) fn uvm_missing(ctx: &Ctx<'_>) -> Outcome {
         return Outcome::unknown(reason);
     }
     let title = match (loaded, node) {
-        (false, false) => "nvidia_uvm is not loaded and /dev/nvidia-uvm is missing, so CUDA cannot start",
+        (false, false) => {
+            "nvidia_uvm is not loaded and /dev/nvidia-uvm is missing, so CUDA cannot start"
+        }
         (false, true) => "nvidia_uvm is not loaded, so CUDA cannot start",
         _ => "/dev/nvidia-uvm is missing, so CUDA cannot start",
     };
@@ -145,19 +243,55 @@ pub(super) fn uvm_missing(ctx: &Ctx<'_>) -> Outcome {
         .evidence("module nvidia_uvm", if loaded { "loaded" } else { "not loaded" }, ctx.facts.driver.modules.source())
         .evidence("/dev/nvidia-uvm", if node { "present" } else { "absent" }, "/dev")
         .reading("nvidia-modprobe", &ctx.facts.driver.nvidia_modprobe.clone().map(|m| format!("{}{}", m.path, if m.setuid { ", setuid" } else { ", not setuid" })));
-    if let Some(module) = ctx.facts.driver.disk_modules.items().iter().find(|m| m.name.contains("uvm")) {
-        finding = finding.evidence("module on disk", module.path.clone(), "modules.dep or module folder");
+    if let Some(module) = ctx
+        .facts
+        .driver
+        .disk_modules
+        .items()
+        .iter()
+        .find(|m| m.name.contains("uvm"))
+    {
+        finding = finding.evidence(
+            "module on disk",
+            module.path.clone(),
+            "modules.dep or module folder",
+        );
     }
     if let Some(code) = ctx.cu_init() {
-        finding = finding.evidence("cuInit", cuda_code(code), ctx.cuda_answers().map_or("", |a| a.path.as_str()));
+        finding = finding.evidence(
+            "cuInit",
+            cuda_code(code),
+            ctx.cuda_answers().map_or("", |a| a.path.as_str()),
+        );
     }
     if ctx.nvml_init() == Some(0) {
-        finding = finding.evidence("nvmlInit", "0: NVML works", ctx.nvml_answers().map_or("", |a| a.path.as_str()));
+        finding = finding.evidence(
+            "nvmlInit",
+            "0: NVML works",
+            ctx.nvml_answers().map_or("", |a| a.path.as_str()),
+        );
     }
     if let Reading::Present { value, .. } = &ctx.facts.driver.libcuda {
-        finding = finding.evidence("libcuda", value.iter().find(|c| c.chosen).map_or("none", |c| c.real_path.as_str()), "the loader's search");
+        finding = finding.evidence(
+            "libcuda",
+            value
+                .iter()
+                .find(|c| c.chosen)
+                .map_or("none", |c| c.real_path.as_str()),
+            "the loader's search",
+        );
     }
     Outcome::found([finding
-        .fix(verified(ctx, Fix::at(Layer::Driver, "load the module and make its node").line("sudo modprobe nvidia_uvm").line("sudo nvidia-modprobe -u -c 0").cost("root")))
-        .fix(Fix::at(Layer::Driver, "have it loaded at every boot").line("echo nvidia_uvm | sudo tee /etc/modules-load.d/nvidia-uvm.conf").cost("root"))])
+        .fix(verified(
+            ctx,
+            Fix::at(Layer::Driver, "load the module and make its node")
+                .line("sudo modprobe nvidia_uvm")
+                .line("sudo nvidia-modprobe -u -c 0")
+                .cost("root"),
+        ))
+        .fix(
+            Fix::at(Layer::Driver, "have it loaded at every boot")
+                .line("echo nvidia_uvm | sudo tee /etc/modules-load.d/nvidia-uvm.conf")
+                .cost("root"),
+        )])
 }
