@@ -4,6 +4,7 @@ use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
+use crate::facts::Layer;
 use crate::finding::Severity;
 
 /// Walks the layers between a program and the GPU, and names the one at fault
@@ -37,6 +38,11 @@ pub enum Command {
         after_help = "Example:\n  gpudoctor snapshot -o host.json && gpudoctor check --from host.json"
     )]
     Snapshot(SnapshotArgs),
+    /// Show the report of a bundled sick host, so that anybody sees one without a GPU
+    #[command(
+        after_help = "Examples:\n  gpudoctor demo\n  gpudoctor demo uvm-missing --format markdown"
+    )]
+    Demo(DemoArgs),
     /// Explain a finding: what it means, how it is detected, causes and fixes
     #[command(
         after_help = "Examples:\n  gpudoctor explain driver-too-old\n  gpudoctor explain --list"
@@ -82,6 +88,12 @@ pub struct CheckArgs {
     /// A GPU must be here: its absence is an error
     #[arg(long)]
     pub expect_gpu: bool,
+    /// Look at these layers only: hardware, system, driver, container, runtime, application
+    #[arg(long, value_name = "LAYERS", value_delimiter = ',')]
+    pub only: Vec<Layer>,
+    /// List a finding, by id or key, as ignored and do not count it; may be repeated
+    #[arg(long, value_name = "ID")]
+    pub ignore: Vec<String>,
     /// From which severity on the exit status is 1
     #[arg(long, value_name = "SEVERITY", value_enum, default_value_t)]
     pub fail_on: FailOn,
@@ -108,6 +120,25 @@ pub struct SnapshotArgs {
     /// Where to write it; standard output without this
     #[arg(short, long, value_name = "FILE")]
     pub output: Option<PathBuf>,
+}
+
+/// `gpudoctor demo`.
+#[derive(Args, Clone, Debug)]
+pub struct DemoArgs {
+    /// Which host; without one, the first
+    pub name: Option<String>,
+    /// List the hosts
+    #[arg(long, conflicts_with = "name")]
+    pub list: bool,
+    /// How to write the report
+    #[arg(long, value_enum, default_value_t)]
+    pub format: Format,
+    /// Write all evidence
+    #[arg(short, long)]
+    pub verbose: bool,
+    /// Whether to colour the report
+    #[arg(long, value_name = "WHEN", value_enum, default_value_t)]
+    pub color: Color,
 }
 
 /// `gpudoctor explain`.
@@ -152,6 +183,8 @@ pub enum Format {
     /// For people
     #[default]
     Text,
+    /// For a ticket: renders on code forges, holds the facts
+    Markdown,
     /// By the contract `gpudoctor.report/1`
     Json,
 }

@@ -4,11 +4,12 @@ use std::path::Path;
 
 use super::{look, print, snapshot, terminal};
 use crate::cli::{CheckArgs, FailOn, Format};
-use crate::diagnosis::{Diagnosis, Status, diagnose};
+use crate::diagnosis::{Diagnosis, Options, Status, diagnose};
 use crate::error::Error;
 use crate::facts::Facts;
 use crate::matrix::Matrix;
-use crate::report::{Report, json, text};
+use crate::report::{Report, json, markdown, text};
+use crate::rules;
 
 pub(super) fn run(args: &CheckArgs) -> Result<u8, Error> {
     let matrix = matrix(args.matrix.as_deref())?;
@@ -16,9 +17,38 @@ pub(super) fn run(args: &CheckArgs) -> Result<u8, Error> {
         Some(path) => snapshot::read(path)?,
         None => look(&args.look)?,
     };
-    let diagnosis = diagnose(&facts, &matrix, args.expect_gpu);
-    print(&render(args, &facts, &matrix, &diagnosis)?)?;
+    let options = Options {
+        expect_gpu: args.expect_gpu,
+        ignore: ignored(&args.ignore)?,
+        only: args.only.clone(),
+    };
+    judge(args, &facts, &matrix, &options)
+}
+
+/// Facts to report and exit code.
+pub(super) fn judge(
+    args: &CheckArgs,
+    facts: &Facts,
+    matrix: &Matrix,
+    options: &Options,
+) -> Result<u8, Error> {
+    let diagnosis = diagnose(facts, matrix, options);
+    print(&render(args, facts, matrix, &diagnosis)?)?;
     Ok(exit_code(args, &diagnosis))
+}
+
+/// Ids or keys to ignore. A misspelt id would ignore nothing without a word, so it is refused.
+fn ignored(names: &[String]) -> Result<Vec<String>, Error> {
+    for name in names {
+        let id = name.split(':').next().unwrap_or(name);
+        if rules::by_id(id).is_none() {
+            return Err(Error::Usage(format!(
+                "--ignore: `{}` is no finding id; `gpudoctor explain --list` lists them",
+                id.escape_debug()
+            )));
+        }
+    }
+    Ok(names.to_vec())
 }
 
 /// The matrix, with the tables of a folder added where one is named.
@@ -41,6 +71,7 @@ fn render(
         diagnosis,
     };
     match args.format {
+        Format::Markdown => Ok(markdown::render(&report)),
         Format::Json => json::render(&report).map_err(|e| Error::Output(e.into())),
         Format::Text => Ok(text::render(
             &report,

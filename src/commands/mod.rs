@@ -8,6 +8,7 @@
 )]
 
 mod check;
+mod demo;
 mod explain;
 pub mod log;
 mod snapshot;
@@ -33,6 +34,7 @@ pub fn run(cli: Cli) -> Result<u8, Error> {
         None => check::run(&cli.check),
         Some(Command::Check(args)) => check::run(&args),
         Some(Command::Snapshot(args)) => snapshot::run(&args),
+        Some(Command::Demo(args)) => demo::run(&args),
         Some(Command::Explain(args)) => explain::run(&args),
     }
 }

@@ -86,7 +86,8 @@ struct ReportFacts {
     facts: Facts,
 }
 
-fn parse(bytes: &[u8]) -> Result<Facts, String> {
+/// The facts in the bytes of a snapshot or of a JSON report; an error in words that follow the file's name.
+pub(super) fn parse(bytes: &[u8]) -> Result<Facts, String> {
     if bytes.is_empty() {
         return Err("is empty, no snapshot".to_owned());
     }

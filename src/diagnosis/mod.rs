@@ -80,6 +80,8 @@ pub struct Diagnosis {
     pub layers: Vec<LayerState>,
     /// Findings, root causes first, each followed by what it explains.
     pub findings: Vec<Finding>,
+    /// Findings that the caller asked to leave out of the verdict.
+    pub ignored: Vec<Finding>,
     /// What was not looked at although it would have sharpened the picture, with reasons.
     pub not_seen: Vec<String>,
 }
@@ -87,12 +89,30 @@ pub struct Diagnosis {
 /// Layers that no rule and no probe of this version looks at.
 const NOT_EXAMINED: &[Layer] = &[Layer::Libraries, Layer::Framework, Layer::Toolchain];
 
+/// What the caller wants of a diagnosis.
+#[derive(Clone, Debug, Default)]
+pub struct Options {
+    /// `--expect-gpu`: a GPU must be here.
+    pub expect_gpu: bool,
+    /// Ids or keys of findings that are listed as ignored and do not count.
+    pub ignore: Vec<String>,
+    /// The only layers that are wanted; none named: all.
+    pub only: Vec<Layer>,
+}
+
+impl Options {
+    /// Whether a finding is one that the caller wants left out.
+    fn ignores(&self, id: &str, key: &str) -> bool {
+        self.ignore.iter().any(|name| name == id || name == key)
+    }
+}
+
 /// Runs the rules and links what they find.
-pub fn diagnose(facts: &Facts, matrix: &Matrix, expect_gpu: bool) -> Diagnosis {
+pub fn diagnose(facts: &Facts, matrix: &Matrix, options: &Options) -> Diagnosis {
     let ctx = Ctx {
         facts,
         matrix,
-        expect_gpu,
+        expect_gpu: options.expect_gpu,
     };
     let mut findings: Vec<Finding> = Vec::new();
     let mut symptoms: Vec<(&Rule, Finding, String)> = Vec::new();
@@ -114,10 +134,15 @@ pub fn diagnose(facts: &Facts, matrix: &Matrix, expect_gpu: bool) -> Diagnosis {
             unexplained.push((rule, alone));
         }
     }
+    // Causes are linked before anything is left out, so that a symptom never turns into a root by that.
     link(&mut findings);
+    let (ignored, mut findings) = leave_out(findings, options);
+    let wanted = |layer: Layer| options.only.is_empty() || options.only.contains(&layer);
+    findings.retain(|f| wanted(f.layer));
     let findings = in_telling_order(findings);
     let layers: Vec<LayerState> = Layer::ALL
         .into_iter()
+        .filter(|layer| wanted(*layer))
         .map(|layer| layer_state(&ctx, layer, &findings, &unknown, &unexplained))
         .collect();
     let not_seen = unknown
@@ -134,8 +159,37 @@ pub fn diagnose(facts: &Facts, matrix: &Matrix, expect_gpu: bool) -> Diagnosis {
         verdict: verdict(&ctx, &findings, &layers),
         layers,
         findings,
+        ignored,
         not_seen,
     }
+}
+
+/// Takes out what the caller ignores, and what follows from that: a symptom of something that is known and accepted is
+/// no news either.
+fn leave_out(findings: Vec<Finding>, options: &Options) -> (Vec<Finding>, Vec<Finding>) {
+    let (mut ignored, mut kept): (Vec<Finding>, Vec<Finding>) = findings
+        .into_iter()
+        .partition(|f| options.ignores(&f.id, &f.key));
+    loop {
+        let (followers, rest): (Vec<Finding>, Vec<Finding>) = kept.into_iter().partition(|f| {
+            f.caused_by
+                .as_ref()
+                .is_some_and(|cause| ignored.iter().any(|i| i.key == *cause))
+        });
+        kept = rest;
+        if followers.is_empty() {
+            return (ignored, kept);
+        }
+        ignored.extend(followers);
+    }
+}
+
+/// Whether a finding follows from none of the others that are told.
+fn is_root(finding: &Finding, all: &[Finding]) -> bool {
+    finding
+        .caused_by
+        .as_ref()
+        .is_none_or(|cause| !all.iter().any(|f| f.key == *cause))
 }
 
 /// The finding that explains another, by the table of its rule: the first id that was found, at least as bad.
@@ -239,7 +293,7 @@ fn layer_state(
 fn verdict(ctx: &Ctx<'_>, findings: &[Finding], layers: &[LayerState]) -> Verdict {
     let roots: Vec<&Finding> = findings
         .iter()
-        .filter(|f| f.caused_by.is_none() && f.severity > Severity::Note)
+        .filter(|f| is_root(f, findings) && f.severity > Severity::Note)
         .collect();
     let unknown = layers
         .iter()

@@ -77,7 +77,7 @@ pub(super) fn find(
             also_found.push(format!("{prefix} ({why})"));
         }
     }
-    if let Some((prefix, python)) = on_path
+    if let Some(prefix) = on_path
         && chosen.is_none()
     {
         let found = environment(sysroot, env, &prefix, "python3 on PATH", working_folder);
@@ -87,10 +87,7 @@ pub(super) fn find(
                 .iter()
                 .any(|site| sysroot.exists(&join(site, "nvidia")));
         if has_cuda {
-            chosen = Some(Consumer {
-                what: format!("python3 on PATH ({python})"),
-                ..found
-            });
+            chosen = Some(found);
         }
     }
     let mut consumer = chosen.unwrap_or_else(|| Consumer {
@@ -116,9 +113,8 @@ fn is_environment(sysroot: &Sysroot, prefix: &str) -> bool {
         .any(|name| sysroot.lstat(&join(prefix, name)).is_present())
 }
 
-/// The prefix of the python3 that PATH finds first, and that file.
-fn python_on_path(sysroot: &Sysroot, env: &BTreeMap<String, String>) -> Option<(String, String)> {
-    let home = env.get("HOME").map_or("", String::as_str);
+/// The prefix of the python3 that PATH finds first.
+fn python_on_path(sysroot: &Sysroot, env: &BTreeMap<String, String>) -> Option<String> {
     for dir in env
         .get("PATH")?
         .split(':')
@@ -145,7 +141,7 @@ fn python_on_path(sysroot: &Sysroot, env: &BTreeMap<String, String>) -> Option<(
                 .map(|v| format!("{root}/versions/{v}"))
                 .filter(|prefix| sysroot.exists(prefix));
             if let Some(prefix) = prefix {
-                return Some((prefix, python));
+                return Some(prefix);
             }
             continue;
         }
@@ -157,15 +153,15 @@ fn python_on_path(sysroot: &Sysroot, env: &BTreeMap<String, String>) -> Option<(
                 || sysroot.exists(&join(prefix, "pyvenv.cfg"))
         };
         if has_lib(&prefix) {
-            return Some((prefix, python));
+            return Some(prefix);
         }
         let real = sysroot
             .real_path(&python)
             .value()
             .map(|real| parent(parent(real)).to_owned());
-        return Some((real.unwrap_or(prefix), python));
+        return Some(real.unwrap_or(prefix));
     }
-    log::debug!("no python3 on PATH (home {home})");
+    log::debug!("no python3 on PATH");
     None
 }
 

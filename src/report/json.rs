@@ -65,7 +65,7 @@ pub fn render(report: &Report<'_>) -> serde_json::Result<String> {
         verdict: &report.diagnosis.verdict,
         layers: &report.diagnosis.layers,
         findings: &report.diagnosis.findings,
-        ignored: &[],
+        ignored: &report.diagnosis.ignored,
         symptoms: [],
         not_seen: &report.diagnosis.not_seen,
         facts: report.facts,
