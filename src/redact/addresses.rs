@@ -50,9 +50,6 @@ const FIRST_THAT_IS_NO_VERSION: u8 = 30;
 impl Redactor {
     /// Hardware addresses: six or eight pairs of hexadecimal digits.
     pub(super) fn hardware_addresses<'a>(&mut self, text: &'a str) -> Cow<'a, str> {
-        if !text.contains([':', '-']) {
-            return Cow::Borrowed(text);
-        }
         let colons = self.hardware_addresses_with(text, ':');
         match self.hardware_addresses_with(&colons, '-') {
             Cow::Borrowed(_) => colons,
@@ -62,6 +59,9 @@ impl Redactor {
 
     fn hardware_addresses_with<'a>(&mut self, text: &'a str, separator: char) -> Cow<'a, str> {
         let mut splice = Splice::new(text);
+        if text.matches(separator).nth(4).is_none() {
+            return splice.finish();
+        }
         for (start, run) in runs(text, |c| c.is_ascii_alphanumeric() || c == separator) {
             for (at, address) in hardware_addresses(run.text, separator) {
                 let digits = address.replace(separator, "").to_ascii_lowercase();
@@ -74,6 +74,9 @@ impl Redactor {
 
     /// IPv6 addresses that are in use anywhere: global, local, link and multicast.
     pub(super) fn ipv6<'a>(&mut self, text: &'a str) -> Cow<'a, str> {
+        if !text.contains(':') {
+            return Cow::Borrowed(text);
+        }
         replace_runs(
             text,
             |c| c.is_ascii_alphanumeric() || matches!(c, ':' | '.'),
@@ -107,6 +110,9 @@ impl Redactor {
 
     /// IPv4 addresses.
     pub(super) fn ipv4<'a>(&mut self, text: &'a str) -> Cow<'a, str> {
+        if !text.contains('.') {
+            return Cow::Borrowed(text);
+        }
         let place = self.place;
         replace_runs(
             text,

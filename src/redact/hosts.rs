@@ -2,7 +2,6 @@
 //! numbers, where a word says that it is one.
 
 use std::borrow::Cow;
-use std::collections::BTreeMap;
 
 use super::names::{self, Kind};
 use super::runs::{Splice, leading, replace_runs, runs};
@@ -27,9 +26,8 @@ pub(super) struct OwnHost {
 /// The names by which this machine is called, and its domains.
 #[derive(Clone, Debug, Default)]
 pub(super) struct OwnHosts {
-    /// By the name in lower case.
-    names: BTreeMap<String, OwnHost>,
-    /// In lower case, with at least two labels.
+    hosts: Vec<OwnHost>,
+    /// With at least two labels.
     domains: Vec<String>,
 }
 
@@ -61,7 +59,7 @@ impl OwnHosts {
             {
                 hosts.add(short);
                 if domain.contains('.') && domain.contains(char::is_alphabetic) {
-                    hosts.domains.push(domain.to_ascii_lowercase());
+                    hosts.domains.push(domain.to_owned());
                 }
             }
         }
@@ -88,36 +86,35 @@ impl OwnHosts {
         } else {
             Spelling::Exact
         };
-        self.names.insert(
-            name.to_ascii_lowercase(),
-            OwnHost {
-                name: name.to_owned(),
-                spelling,
-            },
-        );
+        self.hosts.push(OwnHost {
+            name: name.to_owned(),
+            spelling,
+        });
+    }
+
+    /// Whether a token is one of these names.
+    fn holds(&self, token: &str) -> bool {
+        self.hosts.iter().any(|own| match own.spelling {
+            Spelling::Any => own.name.eq_ignore_ascii_case(token),
+            Spelling::Exact => own.name == token,
+        })
     }
 
     /// How much of a token (from its beginning) is a host of ours.
     fn length_in(&self, token: &str) -> Option<usize> {
-        let lower = token.to_ascii_lowercase();
-        let matches = |key: &str, written: &str| {
-            self.names
-                .get(key)
-                .is_some_and(|own| own.spelling == Spelling::Any || own.name == written)
-        };
-        if matches(&lower, token)
+        if self.holds(token)
             || self
                 .domains
                 .iter()
-                .any(|domain| is_in_domain(&lower, domain))
+                .any(|domain| is_in_domain(token, domain))
         {
             return Some(token.len());
         }
         let (short, rest) = token.split_once('.')?;
-        if !matches(&short.to_ascii_lowercase(), short) {
+        let (_, last) = token.rsplit_once('.')?;
+        if !self.holds(short) {
             return None;
         }
-        let (_, last) = token.rsplit_once('.')?;
         let domain = !words::is_ending(last)
             && last.chars().all(char::is_alphabetic)
             && (rest.contains('.') || LOCAL_DOMAINS.contains(&last.to_ascii_lowercase().as_str()));
@@ -125,9 +122,14 @@ impl OwnHosts {
     }
 }
 
+/// Whether a name is a domain or lies in it.
 fn is_in_domain(host: &str, domain: &str) -> bool {
-    host.strip_suffix(domain)
-        .is_some_and(|rest| rest.is_empty() || rest.ends_with('.'))
+    let start = host.len().checked_sub(domain.len());
+    start
+        .and_then(|start| host.split_at_checked(start))
+        .is_some_and(|(rest, end)| {
+            end.eq_ignore_ascii_case(domain) && (rest.is_empty() || rest.ends_with('.'))
+        })
 }
 
 fn is_host_char(c: char) -> bool {
@@ -151,6 +153,9 @@ impl Redactor {
 
     /// This machine's name where it stands as a token or as a whole component of a path.
     pub(super) fn own_hosts<'a>(&mut self, text: &'a str) -> Cow<'a, str> {
+        if self.hosts.hosts.is_empty() {
+            return Cow::Borrowed(text);
+        }
         replace_runs(
             text,
             |c| is_host_char(c) || c == '_',
@@ -174,6 +179,9 @@ impl Redactor {
 
     /// `Nov 20 10:00:01 gpu kernel: NVRM: ...`: the word between time and program is a host, whatever it is called.
     pub(super) fn logging_hosts<'a>(&mut self, text: &'a str) -> Cow<'a, str> {
+        if !text.contains("kernel:") && !text.contains("]:") {
+            return Cow::Borrowed(text);
+        }
         let mut splice = Splice::new(text);
         let mut at = 0;
         for line in text.split_inclusive('\n') {
@@ -192,6 +200,9 @@ impl Redactor {
 
     /// `Serial Number : 1322621000000` becomes `Serial Number : serial-1`.
     pub(super) fn serials<'a>(&mut self, text: &'a str) -> Cow<'a, str> {
+        if !text.contains(|c: char| c.is_ascii_digit()) {
+            return Cow::Borrowed(text);
+        }
         let mut splice = Splice::new(text);
         let lower = text.to_ascii_lowercase();
         for (at, word) in lower.match_indices("serial") {

@@ -9,12 +9,21 @@ use super::runs::{is_hex, replace_runs, runs};
 /// Hexadecimal digits in the groups of a UUID.
 const GROUPS: [usize; 5] = [8, 4, 4, 4, 12];
 
+/// UUIDs that are the same everywhere: the owners of EFI variables (the UEFI specification's global one, shim's).
+const PUBLIC: [&str; 2] = [
+    "8be4df6193ca11d2aa0d00e098032b8c",
+    "605dab50e0464300abb63dd810dd8b23",
+];
+
 /// The shortest abbreviation that is taken for one of a UUID seen elsewhere in the text.
 const SHORTEST_KNOWN: usize = 4;
 
 impl Redactor {
     /// Remembers the UUIDs of GPUs and MIG instances, so that an abbreviation that comes earlier gets the same name.
     pub(super) fn survey_uuids(&mut self, text: &str) {
+        if !text.contains("GPU-") && !text.contains("MIG-") {
+            return;
+        }
         for (_, run) in runs(text, is_uuid_char) {
             let groups: Vec<&str> = run.text.split('-').collect();
             for window in groups.windows(1 + GROUPS.len()) {
@@ -29,6 +38,10 @@ impl Redactor {
 
     /// `GPU-8932f937-d72c-...` becomes `GPU-1`, `MIG-GPU-8932f937-.../3/0` becomes `MIG-GPU-1/3/0`.
     pub(super) fn identifiers<'a>(&mut self, text: &'a str) -> Cow<'a, str> {
+        // The shortest that is replaced is `GPU-8932`.
+        if text.len() < "GPU-".len() + SHORTEST_KNOWN {
+            return Cow::Borrowed(text);
+        }
         replace_runs(text, is_uuid_char, |run| {
             if is_bare_uuid(run.text) && stands_alone(run.before, run.after) {
                 return Some(self.names.name(Kind::Uuid, &run.text.to_ascii_lowercase()));
@@ -40,10 +53,10 @@ impl Redactor {
 
     /// A run of letters, digits and dashes with its UUIDs named; `None` where it can hold none.
     fn uuid_run(&mut self, run: &str) -> Option<String> {
-        let groups: Vec<&str> = run.split('-').collect();
-        if groups.len() < 2 {
+        if !run.contains('-') {
             return None;
         }
+        let groups: Vec<&str> = run.split('-').collect();
         let mut out: Vec<String> = Vec::with_capacity(groups.len());
         let mut rest = groups.as_slice();
         while let Some((group, others)) = rest.split_first() {
@@ -52,7 +65,8 @@ impl Redactor {
                 Some("MIG") => Some(Kind::Mig),
                 _ => None,
             };
-            if let Some(hex) = rest.get(..GROUPS.len()).and_then(uuid) {
+            let whole = rest.get(..GROUPS.len()).and_then(uuid);
+            if let Some(hex) = whole.filter(|hex| !PUBLIC.contains(&hex.as_str())) {
                 if kind.is_some() {
                     out.pop();
                 }

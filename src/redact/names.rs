@@ -97,6 +97,9 @@ impl Names {
 
     /// Keeps the names that a text already holds from being given to something new.
     pub(super) fn reserve(&mut self, text: &str) {
+        if !text.contains('-') {
+            return;
+        }
         for (_, run) in runs(text, |c| c.is_ascii_alphanumeric() || c == '-') {
             if let Some(name) = parse(run.text)
                 && self.last.get(&name.0).is_none_or(|last| *last < name.1)

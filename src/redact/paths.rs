@@ -16,7 +16,7 @@ const HOMES: [&str; 4] = ["home", "homes", "Users", "users"];
 const USER_SPACES: [&str; 2] = ["scratch", "u"];
 
 /// Folders at the root in which only a name that is known is a user.
-const SHARED_SPACES: [&str; 4] = ["media", "scratch", "u", "work"];
+const SHARED_SPACES: [&str; 3] = ["media", "scratch", "work"];
 
 /// Folders of the system: below them a distinctive name is that of a service, not of a person.
 const SYSTEM: [&str; 17] = [
@@ -28,7 +28,8 @@ const SYSTEM: [&str; 17] = [
 const DEEPEST_PERSON: usize = 4;
 
 /// What lies in a folder of homes and belongs to nobody.
-const NO_USERS: [&str; 4] = ["linuxbrew", "lost+found", "Public", "Shared"];
+/// Google's nodes keep the driver's libraries in `/home/kubernetes`.
+const NO_USERS: [&str; 5] = ["kubernetes", "linuxbrew", "lost+found", "Public", "Shared"];
 
 /// The home in a form that can be compared; `None` where it is a folder that says nothing about a person.
 pub(super) fn home(path: &str) -> Option<String> {
@@ -80,6 +81,17 @@ impl Redactor {
 
     /// `/home/bob/.venv` becomes `/home/user-1/.venv`.
     pub(super) fn user_folders<'a>(&mut self, text: &'a str) -> Cow<'a, str> {
+        // Most paths lie in the system: no folder of homes and no known user is even named in them.
+        let named = |list: &[&str]| list.iter().any(|folder| text.contains(folder));
+        let known =
+            |(user, distinctive): (&String, &bool)| *distinctive && text.contains(user.as_str());
+        let may_hold = named(&HOMES)
+            || named(&["/u/"])
+            || named(&SHARED_SPACES)
+            || self.users.iter().any(known);
+        if !may_hold {
+            return Cow::Borrowed(text);
+        }
         replace_runs(text, is_path_char, |run| {
             let separator = if run.text.contains('/') { '/' } else { '\\' };
             let new = self.user_folders_of(run.text, separator)?;
@@ -138,7 +150,7 @@ impl Redactor {
         let Some(distinctive) = self.users.get(name) else {
             return false;
         };
-        (depth == 1 && SHARED_SPACES.contains(&parent))
+        (depth == 1 && (USER_SPACES.contains(&parent) || SHARED_SPACES.contains(&parent)))
             // `/run/media/alice`: where a desktop mounts what alice plugs in.
             || (depth == 2 && parent == "media")
             || (*distinctive && outside_system && (1..DEEPEST_PERSON).contains(&depth))

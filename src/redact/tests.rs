@@ -1,3 +1,5 @@
+//! Tables of what is replaced and of what must stay, and properties of the whole.
+
 use std::collections::BTreeMap;
 
 use proptest::prelude::*;
@@ -75,6 +77,7 @@ fn uuids_get_names() {
             "/nix/store/0a1b2c3d4e5f60718293a4b5c6d7e8f9-cudatoolkit",
             "file.whl#md5=0a1b2c3d4e5f60718293a4b5c6d7e8f9",
             "MIG 1g.10gb",
+            "/sys/firmware/efi/efivars/SecureBoot-8be4df61-93ca-11d2-aa0d-00e098032b8c",
         ],
     );
 }
@@ -174,6 +177,7 @@ fn homes_and_users() {
                 "C:\\Users\\user-1\\x /mnt/c/Users/user-1/x",
             ),
             ("~/home/bob", "~/home/user-1"),
+            ("/home/kubernetes/bin/nvidia", "/home/kubernetes/bin/nvidia"),
         ],
     );
     check(

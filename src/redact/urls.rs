@@ -29,15 +29,14 @@ impl Redactor {
             if scheme.is_empty() {
                 continue;
             }
-            let rest = text.get(from..).unwrap_or_default();
-            let mut url = leading(rest, is_url_char);
             // A URL that follows without a break is one of its own.
-            if let Some(next) = marks.peek()
-                && let Some(between) = rest.get(..next - from)
-                && between.len() < url.len()
-            {
-                let next_scheme = scheme_before(between).len();
-                url = rest.get(..between.len() - next_scheme).unwrap_or(url);
+            let end = marks.peek().copied();
+            let region = text
+                .get(from..end.unwrap_or(text.len()))
+                .unwrap_or_default();
+            let mut url = leading(region, is_url_char);
+            if end.is_some() && url.len() == region.len() {
+                url = url.strip_suffix(scheme_before(region)).unwrap_or(url);
             }
             let new = self.url(scheme, url);
             if new != url {
