@@ -43,6 +43,9 @@ pub enum Command {
         after_help = "Examples:\n  gpudoctor demo\n  gpudoctor demo uvm-missing --format markdown"
     )]
     Demo(DemoArgs),
+    /// Print the JSON Schema of the report
+    #[command(after_help = "Example:\n  gpudoctor schema > gpudoctor.report.schema.json")]
+    Schema,
     /// Explain a finding: what it means, how it is detected, causes and fixes
     #[command(
         after_help = "Examples:\n  gpudoctor explain driver-too-old\n  gpudoctor explain --list"

@@ -1,11 +1,14 @@
 //! A finding: what is wrong, in which layer, on what evidence, and what mends it.
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::facts::{Layer, Reading};
 
 /// How bad it is, seen from the consumer.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[derive(
+    Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema,
+)]
 #[serde(rename_all = "kebab-case")]
 pub enum Severity {
     /// Worth knowing.
@@ -28,7 +31,7 @@ impl Severity {
 }
 
 /// One piece of evidence.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Evidence {
     /// What was asked: `loaded kernel module`.
     pub what: String,
@@ -39,7 +42,7 @@ pub struct Evidence {
 }
 
 /// A way to mend it.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Fix {
     /// The layer it is applied at; `None` where it is outside the stack (ask the host's owner).
     pub layer: Option<Layer>,
@@ -141,7 +144,7 @@ pub fn shell_quote(word: &str) -> String {
 }
 
 /// What a rule found.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Finding {
     /// The rule's id, kebab-case, never reused.
     pub id: String,

@@ -23,6 +23,7 @@ use crate::error::Error;
 use crate::facts::{Facts, User};
 use crate::probe::vendor::Launcher;
 use crate::probe::{self, Request};
+use crate::report::json;
 use crate::sysroot::{Sysroot, path_text, waiting_for};
 
 /// Runs a command; the exit code.
@@ -35,6 +36,10 @@ pub fn run(cli: Cli) -> Result<u8, Error> {
         Some(Command::Check(args)) => check::run(&args),
         Some(Command::Snapshot(args)) => snapshot::run(&args),
         Some(Command::Demo(args)) => demo::run(&args),
+        Some(Command::Schema) => {
+            print(&json::schema().map_err(|e| Error::Output(e.into()))?)?;
+            Ok(0)
+        }
         Some(Command::Explain(args)) => explain::run(&args),
     }
 }

@@ -5,6 +5,7 @@
 
 mod summary;
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::facts::{Facts, Layer};
@@ -13,7 +14,7 @@ use crate::matrix::Matrix;
 use crate::rules::{self, Ctx, Need, Outcome, Rule};
 
 /// The state of a layer, or of the whole.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Status {
     /// Nothing wrong, and what was needed to say so was read.
@@ -42,7 +43,7 @@ impl Status {
 }
 
 /// The answer.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct Verdict {
     /// `ok`, `warning`, `fault` or `unknown`.
     pub status: Status,
@@ -59,7 +60,7 @@ pub struct Verdict {
 }
 
 /// The state of one layer.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct LayerState {
     /// The layer.
     pub layer: Layer,

@@ -2,13 +2,14 @@
 
 use std::collections::BTreeMap;
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::Reading;
 use crate::version::Version;
 
 /// The driver layer, as files tell it.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct DriverFacts {
     /// Modules in the kernel that bear on GPUs (`/proc/modules`). Absent: a kernel without loadable modules.
@@ -108,7 +109,7 @@ impl DriverFacts {
 }
 
 /// A module in the kernel.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct LoadedModule {
     /// Its name in the kernel: `nvidia_uvm`.
     pub name: String,
@@ -131,7 +132,7 @@ impl LoadedModule {
 }
 
 /// Which of the two kernel modules.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Flavour {
     /// `NVIDIA UNIX x86_64 Kernel Module`; licence `NVIDIA`.
@@ -151,7 +152,7 @@ impl Flavour {
 }
 
 /// `/proc/driver/nvidia/version`.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct ProcVersion {
     /// The module's version.
     pub version: Version,
@@ -164,7 +165,7 @@ pub struct ProcVersion {
 }
 
 /// A kernel module file.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct DiskModule {
     /// Where it lies.
     pub path: String,
@@ -202,7 +203,7 @@ impl DiskModule {
 }
 
 /// A DKMS tree.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct DkmsTree {
     /// `nvidia`, `nvidia-current-open`, `nvidia-srv`.
@@ -220,7 +221,7 @@ pub struct DkmsTree {
 }
 
 /// One line of modprobe's configuration.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct ModprobeLine {
     /// The file.
     pub file: String,
@@ -252,7 +253,7 @@ impl ModprobeLine {
 }
 
 /// A device node.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct DeviceNode {
     /// Its path.
     pub path: String,
@@ -274,7 +275,7 @@ pub struct DeviceNode {
 }
 
 /// A character device major.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct CharMajor {
     /// The number.
     pub major: u32,
@@ -283,7 +284,7 @@ pub struct CharMajor {
 }
 
 /// A GPU that the loaded module lists.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct DriverGpu {
     /// PCI address.
@@ -301,7 +302,7 @@ pub struct DriverGpu {
 }
 
 /// One copy of a driver library.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct LibraryCopy {
     /// The path by which it was found.
@@ -345,7 +346,7 @@ impl LibraryCopy {
 }
 
 /// What a library file turned out to be.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum FileKind {
     /// A shared library for this machine.
@@ -375,7 +376,7 @@ impl FileKind {
 }
 
 /// The note that a cuda-compat libcuda carries (ELF section `.note.cuda.fwd_compatibility`).
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct CompatNote {
     /// The CUDA version it brings.
@@ -385,7 +386,7 @@ pub struct CompatNote {
 }
 
 /// How something is reached by the consumer.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum ReachedBy {
     /// Inside the environment.
@@ -425,7 +426,7 @@ impl ReachedBy {
 }
 
 /// The helper that makes device nodes.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct NvidiaModprobe {
     /// Where it lies.
@@ -435,7 +436,7 @@ pub struct NvidiaModprobe {
 }
 
 /// The fabric manager, as files tell it.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct FabricManager {
     /// Its socket.
@@ -449,7 +450,7 @@ pub struct FabricManager {
 }
 
 /// One folder of GSP firmware.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct GspFirmware {
     /// The driver version it is for (the folder's name).

@@ -1,5 +1,6 @@
 //! The hardware layer: what the PCI bus says, read without waking anything and without any driver.
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::Reading;
@@ -12,7 +13,7 @@ pub const VENDOR_AMD: u16 = 0x1002;
 pub const VENDOR_INTEL: u16 = 0x8086;
 
 /// What the bus holds.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct HardwareFacts {
     /// Every function of a GPU vendor that is a display, a processing accelerator or an `NVSwitch`, sorted by address.
@@ -23,7 +24,7 @@ pub struct HardwareFacts {
 }
 
 /// One PCI function.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct PciDevice {
     /// `0000:01:00.0`.
     pub address: String,

@@ -15,6 +15,7 @@ use std::collections::BTreeMap;
 pub use driver::*;
 pub use hardware::*;
 pub use runtime::*;
+use schemars::JsonSchema;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Deserializer, Serialize};
 pub use system::*;
@@ -24,7 +25,9 @@ pub use vendor::*;
 pub const SCHEMA: &str = "gpudoctor.facts/1";
 
 /// A layer of the stack, bottom up; `toolchain` stands beside it and is reported last.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[derive(
+    Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema,
+)]
 #[serde(rename_all = "kebab-case")]
 pub enum Layer {
     /// The GPU and its bus.
@@ -95,7 +98,7 @@ impl std::str::FromStr for Layer {
 }
 
 /// One question to the machine and its answer.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Reading<T> {
     /// It is there.
@@ -241,7 +244,7 @@ impl<'de, T: DeserializeOwned> Deserialize<'de> for Reading<T> {
 }
 
 /// The snapshot of one machine at one moment, seen from one consumer.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct Facts {
     /// [`SCHEMA`].
@@ -271,7 +274,7 @@ pub struct Facts {
 }
 
 /// How a snapshot was taken.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct Scope {
     /// `live`, or `root` where a folder was read as a machine's root.
@@ -285,7 +288,7 @@ pub struct Scope {
 }
 
 /// Whether calls with side effects (cuInit, nvmlInit, `open()`) were made.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Calls {
     /// They were: a driver seems loaded, or `--probe` was given.
@@ -298,7 +301,7 @@ pub enum Calls {
 }
 
 /// What the user wants to run, as far as it was found.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct Consumer {
     /// Environment or machine.
@@ -320,7 +323,7 @@ pub struct Consumer {
 }
 
 /// The kind of consumer.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum ConsumerKind {
     /// No environment: whatever the loader finds.
@@ -335,7 +338,7 @@ pub enum ConsumerKind {
 }
 
 /// An installed Python or conda distribution.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct Distribution {
     /// Its normalised name: `nvidia-cuda-runtime-cu12`.

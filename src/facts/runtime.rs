@@ -1,12 +1,13 @@
 //! The runtime layer: every libcudart, and the toolkits on disk.
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::{FileKind, ReachedBy, Reading};
 use crate::version::Version;
 
 /// CUDA runtimes and toolkits.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct RuntimeFacts {
     /// Every libcudart that was found, what the consumer reaches first.
@@ -16,7 +17,7 @@ pub struct RuntimeFacts {
 }
 
 /// One libcudart.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct RuntimeCopy {
     /// Where it was found.
@@ -54,7 +55,7 @@ impl RuntimeCopy {
 }
 
 /// A toolkit folder.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct Toolkit {
     /// `/usr/local/cuda-12.4`.

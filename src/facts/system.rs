@@ -2,13 +2,14 @@
 
 use std::collections::BTreeMap;
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::Reading;
 use crate::version::Version;
 
 /// Kernel, distribution, firmware security, libc, users, and in what kind of world this runs.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct SystemFacts {
     /// `uname -r`.
@@ -52,7 +53,7 @@ pub struct SystemFacts {
 }
 
 /// Fields of `/etc/os-release`.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct OsRelease {
     /// `ubuntu`, `debian`, `rhel`, `arch`.
@@ -68,7 +69,7 @@ pub struct OsRelease {
 }
 
 /// The C library.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Libc {
     /// `glibc` or `musl`.
     pub kind: String,
@@ -78,7 +79,7 @@ pub struct Libc {
 }
 
 /// A Tegra system (Jetson).
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct Tegra {
     /// `35.4.1`; absent where `/etc/nv_tegra_release` is missing.
@@ -90,7 +91,7 @@ pub struct Tegra {
 }
 
 /// The container that gpudoctor runs in.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct Container {
     /// `docker`, `podman`, `kubernetes`, `apptainer`, `lxc`, `container`.
@@ -102,7 +103,7 @@ pub struct Container {
 }
 
 /// The user who asked.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct User {
     /// Effective user id.
@@ -130,7 +131,7 @@ impl User {
 }
 
 /// An installed package of the distribution.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct Package {
     /// Its name.

@@ -1,11 +1,12 @@
 //! What vendor libraries and `open()` answered, call by call, with raw return codes. Asked in a child process.
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::Reading;
 
 /// The answers. Under `--static` and `--root` all unreadable, with that reason.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct VendorFacts {
     /// The libcuda that the consumer's loader takes. Absent: there is none.
@@ -25,7 +26,7 @@ pub struct VendorFacts {
 }
 
 /// How the child that asks was confined.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct Confinement {
     /// `no_new_privs`: setuid helpers such as nvidia-modprobe do not work from it.
@@ -40,7 +41,7 @@ pub struct Confinement {
 }
 
 /// What one library answered.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct LibraryAnswers {
     /// The file that was loaded.
@@ -84,7 +85,7 @@ impl LibraryAnswers {
 }
 
 /// One call.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct Call {
     /// `dlopen`, `cuInit`, `nvmlInit_v2` ...
@@ -104,7 +105,7 @@ pub struct Call {
 }
 
 /// How the child ended.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum ChildEnd {
     /// It said all it had to say.
@@ -151,7 +152,7 @@ pub enum ChildEnd {
 }
 
 /// A GPU as a library names it.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct DeviceAnswer {
     /// Its index in that library's order.
@@ -169,7 +170,7 @@ pub struct DeviceAnswer {
 }
 
 /// What `open(path, O_RDWR)` answered.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct OpenAnswer {
     /// The node.

@@ -1,5 +1,6 @@
 //! The JSON contract, schema `gpudoctor.report/1`. Fields are added, never renamed; a breaking change takes `/2`.
 
+use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::Report;
@@ -10,7 +11,7 @@ use crate::finding::Finding;
 /// The schema of a report.
 pub const SCHEMA: &str = "gpudoctor.report/1";
 
-#[derive(Serialize)]
+#[derive(Serialize, JsonSchema)]
 struct Document<'a> {
     schema: &'static str,
     version: &'a str,
@@ -26,13 +27,13 @@ struct Document<'a> {
     facts: &'a Facts,
 }
 
-#[derive(Serialize)]
+#[derive(Serialize, JsonSchema)]
 struct MatrixOf<'a> {
     as_of: &'a str,
     overlays: &'a [()],
 }
 
-#[derive(Serialize)]
+#[derive(Serialize, JsonSchema)]
 struct Examined<'a> {
     kind: ConsumerKind,
     what: &'a str,
@@ -71,4 +72,9 @@ pub fn render(report: &Report<'_>) -> serde_json::Result<String> {
         facts: report.facts,
     };
     serde_json::to_string_pretty(&document).map(|text| text + "\n")
+}
+
+/// The JSON Schema of the report, made from the types that it is written from.
+pub fn schema() -> serde_json::Result<String> {
+    serde_json::to_string_pretty(&schemars::schema_for!(Document<'static>)).map(|text| text + "\n")
 }
