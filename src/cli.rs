@@ -51,6 +51,11 @@ pub enum Command {
         after_help = "Examples:\n  gpudoctor explain driver-too-old\n  gpudoctor explain --list"
     )]
     Explain(ExplainArgs),
+    /// Tell what files hold: CUDA runtime, device code, needs; and whether they run on a target
+    #[command(
+        after_help = "Examples:\n  gpudoctor inspect ./server\n  gpudoctor inspect torch-2.7.1-cp312-cp312-manylinux_2_28_x86_64.whl --target driver=535.104.05,gpu=A100\n  gpudoctor inspect .venv --format json\n\nA file is never run or loaded. Exit status: 0 nothing wrong, 1 a fault, 2 no such file, or one that device code cannot be in."
+    )]
+    Inspect(InspectArgs),
 }
 
 /// Where to look, and how.
@@ -153,6 +158,54 @@ pub struct ExplainArgs {
     /// List all ids
     #[arg(long, conflicts_with = "what")]
     pub list: bool,
+}
+
+/// `gpudoctor inspect`.
+#[derive(Args, Clone, Debug)]
+pub struct InspectArgs {
+    /// Programs, libraries, object files, static libraries, kernel modules, wheels, folders, Python environments
+    #[arg(required = true, value_name = "PATH")]
+    pub paths: Vec<PathBuf>,
+    /// Say whether they run there: driver=535.104.05,gpu=A100+L40S,glibc=2.31
+    #[arg(long, value_name = "TARGET")]
+    pub target: Option<String>,
+    /// Read DIR as the root of a machine: the paths are that machine's, and so is what they need
+    #[arg(long, value_name = "DIR")]
+    pub root: Option<PathBuf>,
+    /// Read every byte: device code outside the sections for it, the toolkit of every cubin
+    #[arg(long)]
+    pub deep: bool,
+    /// List all binaries of a folder, not only those that have to do with the GPU
+    #[arg(long)]
+    pub all: bool,
+    /// From which severity on the exit status is 1
+    #[arg(long, value_name = "SEVERITY", value_enum, default_value_t)]
+    pub fail_on: FailOn,
+    /// How to write it
+    #[arg(long, value_enum, default_value_t)]
+    pub format: InspectFormat,
+    /// Write only what is wrong
+    #[arg(short, long, conflicts_with = "verbose")]
+    pub quiet: bool,
+    /// Write all that is known of each file
+    #[arg(short, long)]
+    pub verbose: bool,
+    /// Whether to colour the report
+    #[arg(long, value_name = "WHEN", value_enum, default_value_t)]
+    pub color: Color,
+    /// Keep host names, users and homes in the output
+    #[arg(long)]
+    pub no_redact: bool,
+}
+
+/// How `inspect` writes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+pub enum InspectFormat {
+    /// For people
+    #[default]
+    Text,
+    /// By the contract `gpudoctor.inspection/1`
+    Json,
 }
 
 /// From when on a run has failed.

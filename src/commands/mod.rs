@@ -10,6 +10,7 @@
 mod check;
 mod demo;
 mod explain;
+mod inspect;
 pub mod log;
 mod snapshot;
 mod terminal;
@@ -41,6 +42,7 @@ pub fn run(cli: Cli) -> Result<u8, Error> {
             Ok(0)
         }
         Some(Command::Explain(args)) => explain::run(&args),
+        Some(Command::Inspect(args)) => inspect::run(&args),
     }
 }
 

@@ -21,6 +21,15 @@ pub(super) fn say(text: &str) {
     let _ = writeln!(std::io::stderr(), "gpudoctor: {}", escape::terminal(text));
 }
 
+/// Shows one line of progress in place of the one before, on a terminal's standard error; an empty one clears it.
+pub(super) fn progress(text: &str) {
+    let width = rustix::termios::tcgetwinsize(std::io::stderr())
+        .map_or(WIDTH, |size| usize::from(size.ws_col));
+    let text = escape::terminal(text);
+    let line: String = text.chars().take(width.saturating_sub(1)).collect();
+    let _ = write!(std::io::stderr(), "\r\u{1b}[2K{line}");
+}
+
 /// Whether standard output gets colour: on a terminal that can show it, unless `NO_COLOR` is set.
 pub(super) fn color(when: Color) -> bool {
     match when {

@@ -43,7 +43,7 @@ impl Status {
 }
 
 /// The answer.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Verdict {
     /// `ok`, `warning`, `fault` or `unknown`.
     pub status: Status,

@@ -10,6 +10,7 @@ mod driver;
 mod environment;
 mod hardware;
 mod loader;
+pub mod resolve;
 mod runtime;
 mod system;
 pub mod vendor;
@@ -147,7 +148,7 @@ fn guarded<T: Default>(problems: &mut Vec<String>, name: &str, question: impl Fn
 }
 
 /// What this machine's reports may not hold.
-fn secrets(sysroot: &Sysroot, env: &BTreeMap<String, String>) -> Secrets {
+pub(crate) fn secrets(sysroot: &Sysroot, env: &BTreeMap<String, String>) -> Secrets {
     let host = |path| {
         sysroot
             .text(path)

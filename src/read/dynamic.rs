@@ -72,7 +72,11 @@ impl Dynamic {
 
     /// Where in the file the address lies that a tag holds.
     pub(super) fn address(&self, tag: u64) -> Option<u64> {
-        let address = self.value(tag)?;
+        self.offset_of(self.value(tag)?)
+    }
+
+    /// Where in the file an address lies once it is loaded.
+    pub(super) fn offset_of(&self, address: u64) -> Option<u64> {
         self.loads.iter().find_map(|(start, len, offset)| {
             let inside = address.checked_sub(*start).filter(|inside| inside < len)?;
             offset.checked_add(inside)

@@ -20,7 +20,7 @@ use super::dynamic::Dynamic;
 pub use super::identity::{fabric_manager_version, libcuda_driver_version, libnvidia_ml_version};
 use super::notes::{MAX_NOTES, notes};
 pub use super::notes::{Note, compat_note, note_section};
-pub use super::symbols::{dynamic_symbols_defined, highest_version_definition};
+pub use super::symbols::{dynamic_symbols_defined, highest_version_definition, symbol_content};
 use super::window::{MAX_PIECE, ReadAt, bytes, fill};
 use super::{Endian, hexadecimal, text_to_nul};
 use crate::error::plain_io;
@@ -30,6 +30,9 @@ const MAX_SEGMENTS: usize = 1024;
 
 /// The most needed libraries that are listed; a large one needs about 40.
 const MAX_NEEDED: usize = 512;
+
+/// The most bytes of a section's name that are kept.
+const MAX_SECTION_NAME: usize = 64;
 
 /// What a file turned out to be.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -101,6 +104,38 @@ pub fn identify(file: &dyn ReadAt) -> Shape {
 /// Where a section's bytes lie in the file; `None` where there is no such section, or it has no bytes in the file.
 pub fn section(file: &dyn ReadAt, name: &str) -> Option<Range<u64>> {
     Headers::read(file).ok()?.section(file, name)
+}
+
+/// A section of an ELF file that has bytes in it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Section {
+    /// `.nv_fatbin`.
+    pub name: String,
+    /// Where its bytes lie in the file, cut to what the file has.
+    pub range: Range<u64>,
+    /// Whether it holds code of the machine.
+    pub executable: bool,
+}
+
+/// The sections that have bytes in the file, in the table's order; none where there is no table.
+pub fn sections(file: &dyn ReadAt) -> Vec<Section> {
+    Headers::read(file).map_or_else(|_| Vec::new(), |headers| headers.named_sections(file))
+}
+
+/// The sections in the order of their bytes, those left out that overlap one before: in a sound file none does, and a
+/// hostile one must not have the same bytes read a hundred thousand times.
+pub(super) fn apart(sections: &[Section]) -> Vec<&Section> {
+    let mut sections: Vec<&Section> = sections.iter().collect();
+    sections.sort_by_key(|section| section.range.start);
+    let mut end = 0;
+    sections.retain(|section| {
+        let is_apart = section.range.start >= end;
+        if is_apart {
+            end = section.range.end;
+        }
+        is_apart
+    });
+    sections
 }
 
 /// A file header that made sense, and how to read what it leads to.
@@ -202,8 +237,8 @@ impl Headers {
         }
     }
 
-    pub(super) fn section(&self, file: &dyn ReadAt, name: &str) -> Option<Range<u64>> {
-        let sections = self.sections(file);
+    /// The names of sections, as one table.
+    fn section_names(&self, file: &dyn ReadAt, sections: &[SectionHeader]) -> Option<Vec<u8>> {
         let index = match u32::from(self.header.e_shstrndx) {
             SHN_XINDEX => usize::try_from(sections.first()?.sh_link).ok()?,
             index => usize::try_from(index).ok()?,
@@ -212,7 +247,29 @@ impl Headers {
         let len = usize::try_from(names.end - names.start)
             .ok()?
             .min(MAX_PIECE);
-        let names = bytes(file, names.start, len)?;
+        bytes(file, names.start, len)
+    }
+
+    fn named_sections(&self, file: &dyn ReadAt) -> Vec<Section> {
+        let sections = self.sections(file);
+        let Some(names) = self.section_names(file, &sections) else {
+            return Vec::new();
+        };
+        let described = |section: &SectionHeader| {
+            let range = range_of(section)?;
+            let name = names.get(section.sh_name..).unwrap_or_default();
+            Some(Section {
+                name: text_to_nul(name.get(..MAX_SECTION_NAME).unwrap_or(name)),
+                range: range.start.min(file.len())..range.end.min(file.len()),
+                executable: section.sh_flags & u64::from(SHF_EXECINSTR) != 0,
+            })
+        };
+        sections.iter().filter_map(described).collect()
+    }
+
+    pub(super) fn section(&self, file: &dyn ReadAt, name: &str) -> Option<Range<u64>> {
+        let sections = self.sections(file);
+        let names = self.section_names(file, &sections)?;
         let named = |section: &&SectionHeader| {
             let rest = names.get(section.sh_name..).unwrap_or_default();
             rest.strip_prefix(name.as_bytes())

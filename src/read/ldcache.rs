@@ -57,6 +57,48 @@ pub fn parse_prefixed(bytes: &[u8], prefixes: &[&str]) -> Result<Vec<CacheEntry>
     })
 }
 
+/// The names of the glibc-hwcaps folders that entries of the cache refer to by their index: `x86-64-v3`. Caches of glibc
+/// before 2.33 have none.
+pub fn hwcaps_names(bytes: &[u8]) -> Vec<String> {
+    /// First word of the extensions.
+    const MAGIC: u32 = 0xeaa4_2174;
+    /// Tag of the list of names.
+    const HWCAPS: u32 = 1;
+    /// The most names; there are three for x86-64.
+    const MAX_NAMES: usize = 64;
+    let names = || {
+        let cache = newest_table(bytes).ok()?;
+        let number = |at: usize| {
+            Endian::Little
+                .u32(cache, at)
+                .and_then(|n| usize::try_from(n).ok())
+        };
+        let at = number(32).filter(|at| *at > 0)?;
+        let magic = Endian::Little.u32(cache, at)?;
+        let count = number(at.checked_add(4)?)?.min(MAX_NAMES);
+        (magic == MAGIC).then_some(())?;
+        let mut names = Vec::new();
+        for index in 0..count {
+            let record = at.checked_add(8)?.checked_add(index * 16)?;
+            if Endian::Little.u32(cache, record)? != HWCAPS {
+                continue;
+            }
+            let (start, len) = (
+                number(record.checked_add(8)?)?,
+                number(record.checked_add(12)?)?,
+            );
+            let list = cache.get(start..start.checked_add(len)?)?;
+            for offset in list.chunks_exact(4).take(MAX_NAMES) {
+                let name = usize::try_from(Endian::Little.u32(offset, 0)?).ok()?;
+                let name = cache.get(name..)?;
+                names.push(text_to_nul(name.get(..64).unwrap_or(name)));
+            }
+        }
+        Some(names)
+    };
+    names().unwrap_or_default()
+}
+
 fn entries(bytes: &[u8], keep: impl Fn(&[u8]) -> bool) -> Result<Vec<CacheEntry>, String> {
     let cache = newest_table(bytes)?;
     // Until glibc 2.32 the byte order was not recorded, and no such machine of ours is big-endian.

@@ -4,22 +4,31 @@
 //! work are bounded by constants that stand beside it. Nothing here knows paths, opens files, asks the environment or a
 //! clock, and nothing judges: `sysroot` hands the bytes in, `probe` makes facts of what comes out.
 
+pub mod ar;
 pub mod cudart;
 mod dynamic;
 pub mod elf;
 mod etc;
+pub mod fatbin;
+pub mod gobuild;
 mod identity;
+pub mod inflate;
 mod kernel_log;
 pub mod kmod;
 pub mod ldcache;
+pub mod linkage;
+pub mod needs;
 mod notes;
 mod packages;
+pub mod part;
 pub mod proc;
 pub mod pydist;
+pub mod recipes;
 mod symbols;
 #[cfg(test)]
 mod tests;
 pub mod window;
+pub mod zip;
 
 pub use window::ReadAt;
 

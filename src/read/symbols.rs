@@ -63,6 +63,15 @@ pub fn dynamic_symbols_defined(file: &dyn ReadAt, wanted: &[&str]) -> Vec<bool> 
     wanted.iter().map(defined).collect()
 }
 
+/// The content of a dynamic symbol that a library defines: a function's code or a variable's bytes, `max` at most.
+pub fn symbol_content(file: &dyn ReadAt, name: &str, max: usize) -> Option<Vec<u8>> {
+    let headers = Headers::read(file).ok()?;
+    let table = SymbolTable::of(file, &headers);
+    let (at, size) = table.content(table.find(name)?)?;
+    let len = usize::try_from(size).unwrap_or(max).min(max);
+    Some(bytes_up_to(file, at, len))
+}
+
 struct SymbolTable<'a> {
     file: &'a dyn ReadAt,
     dynamic: Dynamic,
@@ -82,6 +91,11 @@ impl<'a> SymbolTable<'a> {
     }
 
     fn defines(&self, name: &str) -> Option<bool> {
+        self.find(name).map(|_| true)
+    }
+
+    /// The index of a symbol that is defined here.
+    fn find(&self, name: &str) -> Option<u32> {
         if name.is_empty() {
             return None;
         }
@@ -99,7 +113,7 @@ impl<'a> SymbolTable<'a> {
 
     /// Table: bucket count, first symbol, filter size, filter shift; filter words; buckets; one hash per symbol, whose
     /// lowest bit marks the end of a chain.
-    fn by_gnu_hash(&self, table: u64, name: &str) -> Option<bool> {
+    fn by_gnu_hash(&self, table: u64, name: &str) -> Option<u32> {
         let hash = name.bytes().fold(5381u32, |h, b| {
             h.wrapping_mul(33).wrapping_add(u32::from(b))
         });
@@ -117,10 +131,10 @@ impl<'a> SymbolTable<'a> {
         for _ in 0..MAX_CHAIN {
             let found = self.u32(table, chains + u64::from(symbol.checked_sub(first)?))?;
             if found | 1 == hash | 1 && self.is_defined_as(symbol, name) == Some(true) {
-                return Some(true);
+                return Some(symbol);
             }
             if found & 1 == 1 {
-                return Some(false);
+                return None;
             }
             symbol = symbol.checked_add(1)?;
         }
@@ -129,7 +143,7 @@ impl<'a> SymbolTable<'a> {
 
     /// Table: bucket count, symbol count; buckets; for each symbol the next of its chain. NVIDIA's libraries up to
     /// branch 470 have only this one.
-    fn by_old_hash(&self, table: u64, name: &str) -> Option<bool> {
+    fn by_old_hash(&self, table: u64, name: &str) -> Option<u32> {
         let hash = name.bytes().fold(0u32, |h, b| {
             let h = (h << 4).wrapping_add(u32::from(b));
             let high = h & 0xf000_0000;
@@ -139,14 +153,33 @@ impl<'a> SymbolTable<'a> {
         let mut symbol = self.u32(table, 2 + u64::from(hash.checked_rem(buckets)?))?;
         for _ in 0..MAX_CHAIN {
             if symbol == 0 {
-                return Some(false);
+                return None;
             }
             if self.is_defined_as(symbol, name) == Some(true) {
-                return Some(true);
+                return Some(symbol);
             }
             symbol = self.u32(table, 2 + u64::from(buckets) + u64::from(symbol))?;
         }
         None
+    }
+
+    /// Where in the file the content of a symbol lies, and how long it is.
+    fn content(&self, symbol: u32) -> Option<(u64, u64)> {
+        let entry_size = if self.is_64 { 24 } else { 16 };
+        let at = self
+            .dynamic
+            .address(DT_SYMTAB)?
+            .checked_add(u64::from(symbol) * entry_size)?;
+        let entry = bytes(self.file, at, usize::try_from(entry_size).ok()?)?;
+        let (value, size) = if self.is_64 {
+            (self.endian.u64(&entry, 8)?, self.endian.u64(&entry, 16)?)
+        } else {
+            (
+                self.endian.u32(&entry, 4)?.into(),
+                self.endian.u32(&entry, 8)?.into(),
+            )
+        };
+        Some((self.dynamic.offset_of(value)?, size))
     }
 
     fn is_defined_as(&self, symbol: u32, name: &str) -> Option<bool> {

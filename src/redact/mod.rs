@@ -321,6 +321,13 @@ pub fn facts(secrets: Secrets, facts: Facts) -> Facts {
     rest
 }
 
+/// Any data without secrets, such as what `inspect` found.
+pub fn value(secrets: Secrets, value: Value) -> Value {
+    let mut redactor = Redactor::new(secrets);
+    redactor.survey_value(&value);
+    redactor.walk(value, Place::Anywhere)
+}
+
 /// An empty snapshot that says which sections are missing.
 fn left_out(sections: &[&str]) -> Facts {
     let problems = sections

@@ -1,0 +1,161 @@
+//! `gpudoctor inspect PATH...`: what files hold, and whether they run on a target.
+
+use std::cell::Cell;
+use std::io::IsTerminal as _;
+use std::time::Instant;
+
+use super::{check, print, terminal, with_watch};
+use crate::cli::{InspectArgs, InspectFormat};
+use crate::error::Error;
+use crate::finding::Severity;
+use crate::inspect::gather::{Request, gather};
+use crate::inspect::{self, Inspection, Machine};
+use crate::probe::resolve::{Environment, Resolver};
+use crate::read::fatbin::Look;
+use crate::redact;
+use crate::report::{inspection, text};
+use crate::sysroot::{Sysroot, path_text};
+use crate::target::Target;
+
+pub(super) fn run(args: &InspectArgs) -> Result<u8, Error> {
+    let matrix = check::matrix(None)?;
+    let sysroot = match &args.root {
+        Some(dir) => Sysroot::at(dir)?,
+        None => Sysroot::live(),
+    };
+    let target = match &args.target {
+        Some(text) => {
+            let target: Target = text
+                .parse()
+                .map_err(|e| Error::Usage(format!("--target: {e}")))?;
+            let machine = inspect::machine_of_target(&target, &matrix);
+            Some(machine.map_err(|e| Error::Usage(format!("--target: {e}")))?)
+        }
+        None => None,
+    };
+    let variable = |name| std::env::var(name).ok().filter(|_| sysroot.is_live());
+    let environment = Environment {
+        library_path: variable("LD_LIBRARY_PATH"),
+        preload: variable("LD_PRELOAD"),
+        working_folder: std::env::current_dir()
+            .ok()
+            .filter(|_| sysroot.is_live())
+            .map(|dir| path_text(&dir)),
+    };
+    let resolver = Resolver::new(&sysroot, &environment);
+    let machine: Option<Machine> = target.or_else(|| {
+        let mut machine = inspect::machine_of_host(&sysroot, &matrix)?;
+        machine.glibc = resolver.glibc();
+        Some(machine)
+    });
+    let mut found = Inspection {
+        schema: inspect::SCHEMA.to_owned(),
+        version: env!("CARGO_PKG_VERSION").to_owned(),
+        ..Inspection::default()
+    };
+    let progress = Progress::new();
+    let request = Request {
+        sysroot: &sysroot,
+        resolver: &resolver,
+        look: Look { deep: args.deep },
+        all: args.all,
+        progress: &|count, path| progress.show(count, path),
+    };
+    let mut wrong = None;
+    with_watch(|| {
+        for path in &args.paths {
+            // One bad name does not keep the others from being looked at.
+            if let Err(e) = gather(&path_text(path), &request, &mut found) {
+                if let Some(before) = wrong.replace(e) {
+                    terminal::say(&before.to_string());
+                }
+            }
+        }
+    });
+    progress.clear();
+    if found.files.is_empty()
+        && found.containers.is_empty()
+        && let Some(wrong) = wrong
+    {
+        return Err(wrong);
+    }
+    inspect::judge(&mut found, machine.as_ref(), &matrix);
+    if !args.no_redact {
+        found = redacted(&sysroot, found)?;
+    }
+    let report = match args.format {
+        InspectFormat::Json => inspection::json(&found).map_err(|e| Error::Output(e.into()))?,
+        InspectFormat::Text => inspection::text(
+            &found,
+            text::Options {
+                width: terminal::width(),
+                color: terminal::color(args.color),
+                verbose: args.verbose,
+                quiet: args.quiet,
+            },
+        ),
+    };
+    print(&report)?;
+    if let Some(wrong) = wrong {
+        return Err(wrong);
+    }
+    let worst = found
+        .findings
+        .iter()
+        .flatten()
+        .map(|finding| finding.severity)
+        .max();
+    Ok(u8::from(worst.is_some_and(|severity: Severity| {
+        args.fail_on.fails(severity)
+    })))
+}
+
+/// Without what a report may not hold.
+fn redacted(sysroot: &Sysroot, found: Inspection) -> Result<Inspection, Error> {
+    let environment = std::env::vars_os()
+        .filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)))
+        .collect();
+    let secrets = crate::probe::secrets(sysroot, &environment);
+    let value = serde_json::to_value(&found).map_err(|e| Error::Output(e.into()))?;
+    serde_json::from_value(redact::value(secrets, value)).map_err(|e| Error::Output(e.into()))
+}
+
+/// A line on the terminal's standard error while it takes long.
+struct Progress {
+    since: Instant,
+    last: Cell<Option<Instant>>,
+    is_terminal: bool,
+}
+
+impl Progress {
+    /// Before this, nothing is shown.
+    const PATIENCE_MS: u128 = 500;
+    /// Between two lines.
+    const STEP_MS: u128 = 100;
+
+    fn new() -> Self {
+        Self {
+            since: Instant::now(),
+            last: Cell::new(None),
+            is_terminal: std::io::stderr().is_terminal(),
+        }
+    }
+
+    fn show(&self, count: u64, path: &str) {
+        let is_soon = self
+            .last
+            .get()
+            .is_some_and(|last| last.elapsed().as_millis() < Self::STEP_MS);
+        if !self.is_terminal || is_soon || self.since.elapsed().as_millis() < Self::PATIENCE_MS {
+            return;
+        }
+        self.last.set(Some(Instant::now()));
+        terminal::progress(&format!("{count} files looked at, now {path}"));
+    }
+
+    fn clear(&self) {
+        if self.last.get().is_some() {
+            terminal::progress("");
+        }
+    }
+}

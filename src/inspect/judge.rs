@@ -1,0 +1,509 @@
+//! Will a file run on a machine, and what is missing: pure, from what was read of the file and the matrix.
+
+use super::{File, Inspection, Kind, Linkage, Machine, Module, Use};
+use crate::diagnosis::{Status, Verdict};
+use crate::facts::Layer;
+use crate::finding::{Finding, Fix, Severity};
+use crate::matrix::{Capability, Fit, Matrix, Target};
+use crate::version::Version;
+
+/// The first driver that can unpack device code packed by zstd, for CUDA 12.
+const ZSTD_DRIVER: &str = "550.54.14";
+
+/// Judges the files; findings, worst first, and the verdict. Without a machine only what is wrong with a file by itself
+/// is found, and there is a verdict only where something is.
+pub fn judge(found: &mut Inspection, machine: Option<&Machine>, matrix: &Matrix) {
+    let mut findings: Vec<Finding> = Vec::new();
+    let mut unknown: Vec<String> = Vec::new();
+    for file in &found.files {
+        damaged(file, &mut findings);
+        let Some(machine) = machine else { continue };
+        driver(file, machine, matrix, &mut findings, &mut unknown);
+        device_code(file, machine, matrix, &mut findings, &mut unknown);
+        libraries(file, machine, &mut findings);
+    }
+    findings.sort_by(|a, b| b.severity.cmp(&a.severity).then(a.layer.cmp(&b.layer)));
+    if machine.is_none() && findings.is_empty() {
+        return;
+    }
+    found.verdict = Some(verdict(found, &findings, &unknown, machine));
+    found.findings = Some(findings);
+    found.target = machine.map(|machine| machine.name.clone());
+}
+
+fn verdict(
+    found: &Inspection,
+    findings: &[Finding],
+    unknown: &[String],
+    machine: Option<&Machine>,
+) -> Verdict {
+    let roots = findings
+        .iter()
+        .filter(|f| f.severity >= Severity::Warning)
+        .map(|f| f.key.clone())
+        .collect();
+    let worst = findings.first().filter(|f| f.severity >= Severity::Warning);
+    let machine = machine.map_or("", |machine| machine.name.as_str());
+    let (status, summary) = match worst {
+        Some(f) if f.severity == Severity::Error => (Status::Fault, f.title.clone()),
+        Some(f) => (Status::Warning, f.title.clone()),
+        None if !unknown.is_empty() => (Status::Unknown, unknown.join("; ")),
+        None => {
+            let files = match found.files.as_slice() {
+                [one] => one.path.clone(),
+                several => format!("{} files", several.len()),
+            };
+            (
+                Status::Ok,
+                format!("{files}: nothing stands in the way on {machine}"),
+            )
+        }
+    };
+    Verdict {
+        status,
+        layer: worst.map(|f| f.layer),
+        finding: worst.map(|f| f.id.clone()),
+        key: worst.map(|f| f.key.clone()),
+        summary,
+        roots,
+    }
+}
+
+/// A file that is not what it stands for.
+fn damaged(file: &File, findings: &mut Vec<Finding>) {
+    if !file.is_damaged() {
+        return;
+    }
+    let fix = match file.kind {
+        Kind::GitLfsPointer => "fetch the real file: `git lfs pull` in its repository",
+        _ => "put the whole file there: install its package again, or copy it again",
+    };
+    let layer = if file.path.contains("libcuda.so") || file.path.contains("libnvidia-") {
+        Layer::Driver
+    } else {
+        Layer::Libraries
+    };
+    findings.push(
+        Finding::new(
+            "file-damaged",
+            layer,
+            Severity::Error,
+            format!("{} is {}", file.path, file.description),
+        )
+        .subject(&file.path)
+        .evidence("file", &file.description, &file.path)
+        .evidence("size", format!("{} bytes", file.size_bytes), &file.path)
+        .fix(Fix::at(layer, fix)),
+    );
+}
+
+/// The runtime, and the toolkit where there is no other sign of it.
+fn runtime_version(file: &File) -> Option<(Version, String)> {
+    if let Some(version) = &file.runtime.version {
+        let how = match file.runtime.linkage {
+            Linkage::Static => "static libcudart, inferred from its code".to_owned(),
+            _ => file.runtime.library.clone().unwrap_or_default(),
+        };
+        return Some((version.clone(), how));
+    }
+    if let Some(identity) = file
+        .identity
+        .as_ref()
+        .filter(|identity| identity.name == "libcudart")
+    {
+        return Some((identity.version.clone()?, identity.source.clone()));
+    }
+    (file.runtime.linkage == Linkage::Dlopen)
+        .then(|| file.toolkits.last().cloned())
+        .flatten()
+        .map(|toolkit| (toolkit, "toolkit that built its device code".to_owned()))
+}
+
+/// Whether the driver is there, and new enough for the runtime.
+fn driver(
+    file: &File,
+    machine: &Machine,
+    matrix: &Matrix,
+    findings: &mut Vec<Finding>,
+    unknown: &mut Vec<String>,
+) {
+    if machine.no_driver && (file.libcuda == Use::Needed || file.has_device_code()) {
+        let severity = if file.libcuda == Use::Needed {
+            Severity::Error
+        } else {
+            Severity::Warning
+        };
+        findings.push(
+            Finding::new(
+                "driver-not-installed",
+                Layer::Driver,
+                severity,
+                format!(
+                    "{} needs libcuda.so.1, and the target has no driver",
+                    file.path
+                ),
+            )
+            .subject(&file.path)
+            .complaining(Layer::Application)
+            .component("libcuda.so.1")
+            .evidence(
+                "use of libcuda",
+                if file.libcuda == Use::Needed {
+                    "needed"
+                } else {
+                    "opened at run time"
+                },
+                &file.path,
+            )
+            .fix(Fix::at(
+                Layer::Driver,
+                "install NVIDIA's driver on the target",
+            )),
+        );
+        return;
+    }
+    let Some(driver) = &machine.driver else {
+        return;
+    };
+    let Some((runtime, how)) = runtime_version(file) else {
+        return;
+    };
+    let level = match matrix.cuda_level_range(driver) {
+        (Some(low), Some(high))
+            if matrix.runtime_accepts(&runtime, low) == matrix.runtime_accepts(&runtime, high) =>
+        {
+            low
+        }
+        (Some(low), _) if matrix.runtime_accepts(&runtime, low) => low,
+        (None, Some(high)) if !matrix.runtime_accepts(&runtime, high) => high,
+        _ => {
+            unknown.push(format!("{}: driver {driver} is in no table, so whether it runs CUDA {runtime} is not known", file.path));
+            return;
+        }
+    };
+    if matrix.runtime_accepts(&runtime, level) {
+        return;
+    }
+    let minimum = matrix.minimum_driver(&runtime);
+    let wanted = minimum
+        .as_ref()
+        .and_then(|m| m.version.as_ref())
+        .map_or("a newer driver".to_owned(), |v| format!("{v} or newer"));
+    let mut finding = Finding::new(
+        "driver-too-old",
+        Layer::Driver,
+        Severity::Error,
+        format!(
+            "driver {driver} is too old for CUDA {runtime} ({}), which needs {wanted}",
+            file.path
+        ),
+    )
+    .subject(&file.path)
+    .complaining(Layer::Runtime)
+    .component("libcuda.so.1")
+    .detail(
+        "the runtime asks the driver for its CUDA level first and refuses to start on an older one",
+    )
+    .evidence("CUDA runtime", format!("{runtime} ({how})"), &file.path)
+    .evidence("driver", driver.to_string(), &machine.name)
+    .fix(Fix::at(Layer::Driver, format!("upgrade the driver to {wanted}")).cost("root, reboot"))
+    .fix(
+        Fix::at(
+            Layer::Application,
+            format!(
+                "take a build for {}, the newest that this driver runs",
+                matrix.newest_runtime_for_level(level)
+            ),
+        )
+        .second("a newer runtime cannot be made to run on this driver"),
+    );
+    if let Some(minimum) = minimum {
+        finding = finding.source(minimum.source);
+    }
+    findings.push(finding);
+}
+
+/// How one module does on one GPU.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Runs {
+    No,
+    /// There is PTX for it, but in a language that the driver does not know.
+    PtxTooNew,
+    Unknown,
+    Compiled,
+    Natively,
+}
+
+fn module_runs(module: &Module, gpu: Capability, level: Option<u32>, matrix: &Matrix) -> Runs {
+    let mut best = Runs::No;
+    for target in module.elf.iter().filter_map(|target| Target::parse(target)) {
+        best = best.max(match matrix.cubin_fits(&target, gpu) {
+            Fit::Yes => Runs::Natively,
+            Fit::Unknown(_) => Runs::Unknown,
+            Fit::No => Runs::No,
+        });
+    }
+    for ptx in &module.ptx {
+        let Some(target) = Target::parse(&ptx.target) else {
+            continue;
+        };
+        best = best.max(
+            match (
+                matrix.ptx_fits(&target, gpu),
+                level.map(|level| matrix.ptx_loads(&ptx.isa, level)),
+            ) {
+                (Fit::Yes, None | Some(Some(true))) => Runs::Compiled,
+                (Fit::Yes, Some(Some(false))) => Runs::PtxTooNew,
+                (Fit::Yes, Some(None)) | (Fit::Unknown(_), _) => Runs::Unknown,
+                (Fit::No, _) => Runs::No,
+            },
+        );
+    }
+    best
+}
+
+/// Whether there is code for the GPUs.
+fn device_code(
+    file: &File,
+    machine: &Machine,
+    matrix: &Matrix,
+    findings: &mut Vec<Finding>,
+    unknown: &mut Vec<String>,
+) {
+    if file.modules.is_empty() {
+        return;
+    }
+    // The level of a driver in no table is taken at its least: what that runs, it runs.
+    let level = machine
+        .driver
+        .as_ref()
+        .and_then(|driver| matrix.cuda_level_range(driver).0);
+    for gpu in &machine.gpus {
+        let (major, minor) = gpu.capability;
+        let mut count = [0u64; 5];
+        for module in &file.modules {
+            if let Some(slot) =
+                count.get_mut(module_runs(module, gpu.capability, level, matrix) as usize)
+            {
+                *slot += module.count;
+            }
+        }
+        let [no, ptx_too_new, not_known, compiled, natively] = count;
+        let all: u64 = count.iter().sum();
+        let is_product = !gpu.name.starts_with("sm_");
+        let name = if is_product {
+            format!("{} (sm_{major}{minor})", gpu.name)
+        } else {
+            gpu.name.clone()
+        };
+        let has = format!(
+            "{}{}{}",
+            file.archs.elf.join(" "),
+            if file.archs.elf.is_empty() || file.archs.ptx.is_empty() {
+                ""
+            } else {
+                ", "
+            },
+            if file.archs.ptx.is_empty() {
+                "no PTX".to_owned()
+            } else {
+                format!("PTX {}", file.archs.ptx.join(" "))
+            },
+        );
+        let subject = format!("{} on {}", file.path, gpu.name);
+        let evidence = |finding: Finding| {
+            finding
+                .subject(&subject)
+                .complaining(Layer::Application)
+                .component(&file.path)
+                .evidence("device code", has.clone(), &file.path)
+                .evidence(
+                    "modules with code for it",
+                    format!("{} of {all}", natively + compiled),
+                    &file.path,
+                )
+                .evidence("GPU", name.clone(), &machine.name)
+        };
+        if natively + compiled + not_known == 0 && ptx_too_new > 0 {
+            findings.push(
+                evidence(Finding::new(
+                    "ptx-too-new-for-driver",
+                    Layer::Driver,
+                    Severity::Error,
+                    format!(
+                        "{} has no machine code for {name}, and its PTX ({}) is newer than driver {} can compile",
+                        file.path,
+                        file.ptx_isa.last().map_or(String::new(), |isa| format!("version {isa}")),
+                        machine.driver.as_ref().map_or(String::new(), ToString::to_string),
+                    ),
+                ))
+                .detail("the driver compiles PTX when the program starts, and knows the PTX of its own CUDA release and older")
+                .fix(Fix::at(Layer::Driver, "upgrade the driver to the CUDA release that the file was built with, or newer").cost("root, reboot"))
+                .fix(Fix::at(Layer::Application, format!("take or make a build with machine code for sm_{major}{minor}")).cost("rebuild")),
+            );
+        } else if natively + compiled + not_known == 0 {
+            findings.push(
+                evidence(Finding::new(
+                    "no-device-code-for-gpu",
+                    Layer::Application,
+                    Severity::Error,
+                    format!("{} has no code for {name}: it has {has}", file.path),
+                ))
+                .detail("no kernel of it can start there: `no kernel image is available for execution on the device`")
+                .fix(Fix::at(Layer::Application, format!("take or make a build with code for sm_{major}{minor}, or with PTX for an older architecture")).cost("rebuild")),
+            );
+        } else if not_known > 0 && natively + compiled == 0 {
+            unknown.push(format!(
+                "{}: whether its code runs on {name} is not known",
+                file.path
+            ));
+        } else if no + ptx_too_new > 0 {
+            findings.push(
+                evidence(Finding::new(
+                    "device-code-partial",
+                    Layer::Application,
+                    Severity::Note,
+                    format!("{} of {all} modules of {} have code for {name}", natively + compiled + not_known, file.path),
+                ))
+                .detail("libraries keep special kernels for some architectures only; where a program needs one of the others, it fails there"),
+            );
+        } else if natively == 0 {
+            findings.push(
+                evidence(Finding::new(
+                    "device-code-compiled-at-start",
+                    Layer::Application,
+                    Severity::Note,
+                    format!("{} has only PTX for {name}: the driver compiles it when it is first run", file.path),
+                ))
+                .detail("the first start takes seconds to minutes longer; the result is kept in ~/.nv/ComputeCache"),
+            );
+        }
+    }
+    if file.device.zstd > 0
+        && let Some(driver) = &machine.driver
+        && Version::parse(ZSTD_DRIVER).is_some_and(|first| *driver < first)
+        && file.toolkits.iter().any(|toolkit| toolkit.major() == 12)
+    {
+        findings.push(
+            Finding::new(
+                "device-code-packed-too-new",
+                Layer::Driver,
+                Severity::Warning,
+                format!(
+                    "{} has device code packed by zstd, which driver {driver} may not unpack",
+                    file.path
+                ),
+            )
+            .subject(&file.path)
+            .complaining(Layer::Application)
+            .evidence(
+                "entries packed by zstd",
+                file.device.zstd.to_string(),
+                &file.path,
+            )
+            .evidence("driver", driver.to_string(), &machine.name)
+            .source("RAPIDS rapids-cmake documentation on fat binary compression (secondary)")
+            .fix(
+                Fix::at(
+                    Layer::Driver,
+                    format!("upgrade the driver to {ZSTD_DRIVER} or newer"),
+                )
+                .cost("root, reboot"),
+            ),
+        );
+    }
+}
+
+/// What the file needs of others: the C library of the target, and on this machine everything.
+fn libraries(file: &File, machine: &Machine, findings: &mut Vec<Finding>) {
+    if let (Some(needs), Some(has)) = (&file.glibc, &machine.glibc)
+        && needs > has
+    {
+        findings.push(
+            Finding::new("glibc-too-old", Layer::System, Severity::Error, format!("{} needs glibc {needs}, and {} has {has}", file.path, machine.name))
+                .subject(&file.path)
+                .complaining(Layer::Application)
+                .component("libc.so.6")
+                .evidence("version needs", format!("GLIBC_{needs}"), &file.path)
+                .fix(Fix::at(Layer::Application, format!("build it on a system with glibc {has} or older, or run it in an image with glibc {needs} or newer")).cost("rebuild"))
+                .fix(Fix::at(Layer::System, "take a newer distribution").cost("root").second("the C library cannot be replaced by itself")),
+        );
+    }
+    if !machine.here {
+        return;
+    }
+    for needed in file.needed.iter().filter(|needed| needed.is_missing()) {
+        let layer = layer_of(&needed.soname);
+        findings.push(
+            Finding::new(
+                "library-not-found",
+                layer,
+                Severity::Error,
+                format!(
+                    "{} needs {}, which the loader does not find here",
+                    file.path, needed.soname
+                ),
+            )
+            .subject(format!("{} for {}", needed.soname, file.path))
+            .complaining(Layer::Application)
+            .component(&needed.soname)
+            .evidence(
+                "search",
+                &needed.by,
+                "RPATH, LD_LIBRARY_PATH, RUNPATH, ld.so.cache, default folders",
+            )
+            .fix(Fix::at(
+                layer,
+                format!(
+                    "install what brings {}, or name its folder in LD_LIBRARY_PATH",
+                    needed.soname
+                ),
+            )),
+        );
+    }
+    for missing in &file.missing {
+        let layer = layer_of(&missing.soname);
+        findings.push(
+            Finding::new(
+                "symbol-version-missing",
+                layer,
+                Severity::Error,
+                format!(
+                    "{} does not have `{}`, which {} needs",
+                    missing.library, missing.what, file.path
+                ),
+            )
+            .subject(format!("{} for {}", missing.what, file.path))
+            .complaining(Layer::Application)
+            .component(&missing.soname)
+            .evidence(
+                "library that the loader takes",
+                &missing.library,
+                &missing.soname,
+            )
+            .fix(Fix::at(
+                layer,
+                format!(
+                    "put a newer {} where the loader finds it first",
+                    missing.soname
+                ),
+            )),
+        );
+    }
+}
+
+/// The layer that a library belongs to.
+fn layer_of(soname: &str) -> Layer {
+    let is = |stems: &[&str]| stems.iter().any(|stem| soname.starts_with(stem));
+    if is(&["libcuda.so", "libnvidia-"]) {
+        Layer::Driver
+    } else if is(&["libcudart", "libnvrtc", "libnvJitLink"]) {
+        Layer::Runtime
+    } else if is(&["libtorch", "libc10"]) {
+        Layer::Framework
+    } else if super::is_cuda_library(soname) {
+        Layer::Libraries
+    } else {
+        Layer::System
+    }
+}

@@ -1,0 +1,170 @@
+//! Against what files are judged: a described machine, or this one.
+
+use crate::facts::Reading;
+use crate::matrix::{Capability, Matrix};
+use crate::sysroot::{Sysroot, join};
+use crate::target::{Driver, Gpu, Target};
+use crate::version::Version;
+
+/// A machine, as far as it decides whether a file runs there.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Machine {
+    /// In words, for reports.
+    pub name: String,
+    /// The driver's version, where known.
+    pub driver: Option<Version>,
+    /// It has no driver.
+    pub no_driver: bool,
+    /// Its GPUs.
+    pub gpus: Vec<MachineGpu>,
+    /// Its C library.
+    pub glibc: Option<Version>,
+    /// It is this machine: what a file needs is looked up here.
+    pub here: bool,
+}
+
+/// A GPU of it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct MachineGpu {
+    /// As it was asked for, or its product name.
+    pub name: String,
+    /// Its compute capability.
+    pub capability: Capability,
+}
+
+/// The machine that a target describes.
+///
+/// # Errors
+/// In one line: a GPU that is not in the matrix, or a name that stands for GPUs of several architectures.
+pub fn machine_of_target(target: &Target, matrix: &Matrix) -> Result<Machine, String> {
+    let mut gpus = Vec::new();
+    for gpu in &target.gpus {
+        let capability = match gpu {
+            Gpu::Capability(capability) => *capability,
+            Gpu::Pci(0x10de, device) => matrix
+                .gpu(*device)
+                .and_then(|gpu| gpu.capability)
+                .ok_or_else(|| {
+                    format!(
+                        "GPU `{gpu}` is not in the matrix: give its architecture, such as gpu=sm_90"
+                    )
+                })?,
+            Gpu::Pci(..) => return Err(format!("GPU `{gpu}` is not NVIDIA's")),
+            Gpu::Name(name) => capability_of(name, matrix)?,
+        };
+        gpus.push(MachineGpu {
+            name: gpu.to_string(),
+            capability,
+        });
+    }
+    Ok(Machine {
+        name: target.to_string(),
+        driver: match &target.driver {
+            Some(Driver::Version(version)) => Some(version.clone()),
+            _ => None,
+        },
+        no_driver: target.driver == Some(Driver::None),
+        gpus,
+        glibc: target.glibc.clone(),
+        here: false,
+    })
+}
+
+/// The capability of what a name stands for: all products with these words one after the other must have the same.
+fn capability_of(name: &str, matrix: &Matrix) -> Result<Capability, String> {
+    let words = |text: &str| -> Vec<String> {
+        text.split(|c: char| !c.is_ascii_alphanumeric())
+            .filter(|word| !word.is_empty() && !word.eq_ignore_ascii_case("nvidia"))
+            .map(str::to_ascii_lowercase)
+            .collect()
+    };
+    let wanted = words(name);
+    let longest = wanted
+        .iter()
+        .max_by_key(|word| word.len())
+        .cloned()
+        .unwrap_or_default();
+    let mut found: Vec<(Capability, String)> = matrix
+        .gpus_named(&longest)
+        .into_iter()
+        .filter(|gpu| {
+            let of_gpu = words(&gpu.name);
+            gpu.chip.eq_ignore_ascii_case(name.trim())
+                || of_gpu.windows(wanted.len().max(1)).any(|w| w == wanted)
+        })
+        .filter_map(|gpu| Some((gpu.capability?, gpu.name)))
+        .collect();
+    found.sort_unstable();
+    found.dedup_by_key(|(capability, _)| *capability);
+    match found.as_slice() {
+        [] => Err(format!(
+            "GPU `{}` is not known: give its architecture, such as gpu=sm_90",
+            name.escape_debug()
+        )),
+        [(capability, _)] => Ok(*capability),
+        several => {
+            let list: Vec<String> = several
+                .iter()
+                .map(|((a, b), name)| format!("{name} (sm_{a}{b})"))
+                .collect();
+            Err(format!(
+                "GPU `{}` stands for several architectures: {}",
+                name.escape_debug(),
+                list.join(", ")
+            ))
+        }
+    }
+}
+
+/// This machine (or the one under a root), where it has a GPU of NVIDIA's or a loaded driver; by /sys and /proc alone.
+pub fn machine_of_host(sysroot: &Sysroot, matrix: &Matrix) -> Option<Machine> {
+    const DEVICES: &str = "/sys/bus/pci/devices";
+    let number = |path: &str| {
+        let text = sysroot.text(path);
+        let text = text.value()?.trim().to_owned();
+        u32::from_str_radix(text.strip_prefix("0x")?, 16).ok()
+    };
+    let mut gpus = Vec::new();
+    for name in sysroot.list(DEVICES, |_| true).items() {
+        let dir = join(DEVICES, name);
+        let is_display = number(&join(&dir, "class")).is_some_and(|class| class >> 16 == 3);
+        if !is_display || number(&join(&dir, "vendor")) != Some(0x10de) {
+            continue;
+        }
+        let device = number(&join(&dir, "device")).and_then(|device| u16::try_from(device).ok());
+        if let Some(gpu) = device.and_then(|device| matrix.gpu(device))
+            && let Some(capability) = gpu.capability
+        {
+            gpus.push(MachineGpu {
+                name: gpu.name,
+                capability,
+            });
+        }
+    }
+    let driver = match sysroot.text("/sys/module/nvidia/version") {
+        Reading::Present { value, .. } => Version::parse(&value),
+        _ => None,
+    };
+    if gpus.is_empty() && driver.is_none() {
+        return None;
+    }
+    let names: Vec<&str> = gpus.iter().map(|gpu| gpu.name.as_str()).collect();
+    Some(Machine {
+        name: format!(
+            "this machine: {}, {}",
+            driver
+                .as_ref()
+                .map_or("no driver loaded".to_owned(), |v| format!("driver {v}")),
+            if names.is_empty() {
+                "no GPU seen".to_owned()
+            } else {
+                names.join(" + ")
+            }
+        ),
+        driver,
+        no_driver: false,
+        gpus,
+        glibc: None,
+        here: true,
+    })
+}

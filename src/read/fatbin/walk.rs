@@ -1,0 +1,324 @@
+//! The walk over fat binaries: containers back to back, in each a list of entries. Only headers are read.
+//!
+//! A container is 16 bytes of header and its entries; an entry is a header of 64 bytes or more, then its payload. All
+//! numbers are little-endian on every machine.
+
+use std::ops::{ControlFlow, Range};
+
+use super::{Arch, Isa};
+use crate::read::Endian;
+use crate::read::window::{ReadAt, fill};
+
+/// The first bytes of a container.
+pub(super) const MAGIC: [u8; 4] = [0x50, 0xed, 0x55, 0xba];
+/// Length of a container's header.
+pub(super) const CONTAINER: u64 = 16;
+/// The least length of an entry's header.
+const ENTRY: u64 = 64;
+/// The most cubins of one concatenated entry.
+const MAX_CONCATENATED: u64 = 1024;
+/// How much is read around a header: a container's header, the first entry's, and the start of its payload.
+const SMALL: usize = 128;
+/// How much is read where headers lie close together.
+const LARGE: usize = 64 << 10;
+
+/// What an entry holds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Kind {
+    /// PTX, which the driver compiles.
+    Ptx,
+    /// A cubin: machine code.
+    Cubin,
+    /// Code for link-time optimisation; not runnable by itself.
+    Lto,
+    /// Another kind, by its number.
+    Other(u16),
+}
+
+/// How a payload is packed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Packing {
+    /// It is not.
+    None,
+    /// A raw LZ4 block.
+    Lz4,
+    /// A zstd frame: drivers before 550.54.14 cannot unpack it.
+    Zstd,
+}
+
+/// One entry, by its header.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Entry {
+    /// What it holds.
+    pub kind: Kind,
+    /// What it is for.
+    pub arch: Arch,
+    /// PTX: the version of its language. Cubin: 1.7 up to CUDA 12.9, 1.8 since.
+    pub isa: Isa,
+    /// How the payload is packed.
+    pub packing: Packing,
+    /// Where the payload begins.
+    pub payload: u64,
+    /// Bytes of the payload in the file.
+    pub stored: u64,
+    /// Bytes of the payload unpacked.
+    pub unpacked: u64,
+    /// Where in the unpacked payload the cubin lies: only for a concatenated one it is not 0.
+    pub inner: u64,
+}
+
+/// What the walk tells.
+pub(super) enum Event<'a> {
+    /// A container begins.
+    Container,
+    /// An entry, and as many bytes of its payload as were read along with the header.
+    Entry(&'a Entry, &'a [u8]),
+    /// The container has ended.
+    End,
+    /// Something is not as it should be, at this offset.
+    Problem(u64, &'static str),
+}
+
+/// Whether a container begins with these bytes, and its length with the header.
+pub(super) fn container(header: &[u8]) -> Option<u64> {
+    let is_one = header.starts_with(&MAGIC)
+        && Endian::Little.u16(header, 4) == Some(1)
+        && Endian::Little.u16(header, 6) == Some(16);
+    if !is_one {
+        return None;
+    }
+    Endian::Little.u64(header, 8)?.checked_add(CONTAINER)
+}
+
+/// Walks the containers of `range`. What lies between them is stepped over, 8 bytes at a time.
+pub(super) fn walk(
+    file: &dyn ReadAt,
+    range: Range<u64>,
+    visit: &mut dyn FnMut(Event<'_>) -> ControlFlow<()>,
+) {
+    let end = range.end.min(file.len());
+    let mut headers = Reader::new(file);
+    let mut at = range.start;
+    let mut lost = false;
+    while at.checked_add(CONTAINER).is_some_and(|after| after <= end) {
+        let length = headers.get(at, 16).and_then(container);
+        let Some(length) = length else {
+            // Zeros between containers are padding; anything else is said once.
+            let word = headers.get(at, 8);
+            let Some(word) = word else { break };
+            if !lost && word != [0; 8] {
+                lost = true;
+                if visit(Event::Problem(at, "is no fat binary")).is_break() {
+                    return;
+                }
+            }
+            at += 8;
+            continue;
+        };
+        lost = false;
+        let stop = at.saturating_add(length);
+        if visit(Event::Container).is_break() {
+            return;
+        }
+        if stop > end && visit(Event::Problem(at, "a fat binary is cut off")).is_break() {
+            return;
+        }
+        if entries(file, &mut headers, at + CONTAINER..stop.min(end), visit).is_break() {
+            return;
+        }
+        if visit(Event::End).is_break() {
+            return;
+        }
+        at = stop;
+    }
+}
+
+fn entries(
+    file: &dyn ReadAt,
+    headers: &mut Reader<'_>,
+    range: Range<u64>,
+    visit: &mut dyn FnMut(Event<'_>) -> ControlFlow<()>,
+) -> ControlFlow<()> {
+    let mut at = range.start;
+    while at < range.end {
+        let room = range.end - at;
+        let parsed = headers.get(at, 64).and_then(Header::parse);
+        let Some(header) = parsed.filter(|h| h.length >= ENTRY && h.length <= room) else {
+            return visit(Event::Problem(at, "an entry of a fat binary is corrupt"));
+        };
+        let payload = at + header.length;
+        let Some(next) = payload.checked_add(header.padded) else {
+            return visit(Event::Problem(at, "an entry of a fat binary is corrupt"));
+        };
+        if header.kind == CONCATENATED {
+            concatenated(file, at, payload, &header, visit)?;
+        } else {
+            let entry = header.entry(payload);
+            let start = headers.have(payload);
+            visit(Event::Entry(&entry, start))?;
+        }
+        if next > range.end {
+            return visit(Event::Problem(at, "an entry of a fat binary is cut off"));
+        }
+        at = next;
+    }
+    ControlFlow::Continue(())
+}
+
+const CONCATENATED: u16 = 0x100;
+
+/// Several cubins packed into one payload: their headers stand unpacked behind the entry's own.
+fn concatenated(
+    file: &dyn ReadAt,
+    at: u64,
+    payload: u64,
+    outer: &Header,
+    visit: &mut dyn FnMut(Event<'_>) -> ControlFlow<()>,
+) -> ControlFlow<()> {
+    let table = at + ENTRY;
+    let mut raw = [0; 64];
+    let Ok(8) = fill(file, table, &mut raw[..8]) else {
+        return visit(Event::Problem(at, "a concatenated entry is cut off"));
+    };
+    let count = Endian::Little.u32(&raw, 0).map_or(0, u64::from);
+    let fits = payload.saturating_sub(table + 8) / ENTRY;
+    if count > fits.min(MAX_CONCATENATED) {
+        visit(Event::Problem(at, "a concatenated entry is corrupt"))?;
+    }
+    for index in 0..count.min(fits).min(MAX_CONCATENATED) {
+        let Ok(64) = fill(file, table + 8 + index * ENTRY, &mut raw) else {
+            return visit(Event::Problem(at, "a concatenated entry is cut off"));
+        };
+        let Some(inner) = Header::parse(&raw) else {
+            continue;
+        };
+        let entry = Entry {
+            // The word that is a header's length elsewhere is the place in the unpacked payload here.
+            inner: inner.length,
+            packing: outer.packing(),
+            stored: outer.stored(),
+            unpacked: outer.unpacked,
+            ..inner.entry(payload)
+        };
+        visit(Event::Entry(&entry, &[]))?;
+    }
+    ControlFlow::Continue(())
+}
+
+/// The header of an entry as it stands in the file.
+struct Header {
+    kind: u16,
+    length: u64,
+    padded: u64,
+    packed: u64,
+    isa: Isa,
+    number: u32,
+    flags: u64,
+    unpacked: u64,
+}
+
+impl Header {
+    fn parse(raw: &[u8]) -> Option<Self> {
+        let le = Endian::Little;
+        Some(Self {
+            kind: le.u16(raw, 0)?,
+            length: le.u32(raw, 4)?.into(),
+            padded: le.u64(raw, 8)?,
+            packed: le.u32(raw, 0x10)?.into(),
+            isa: Isa {
+                minor: le.u16(raw, 0x18)?,
+                major: le.u16(raw, 0x1a)?,
+            },
+            number: le.u32(raw, 0x1c)?,
+            flags: le.u64(raw, 0x28)?,
+            unpacked: le.u64(raw, 0x38)?,
+        })
+    }
+
+    fn packing(&self) -> Packing {
+        if self.flags & 0x8000 != 0 {
+            Packing::Zstd
+        } else if self.flags & 0x2000 != 0 {
+            Packing::Lz4
+        } else {
+            Packing::None
+        }
+    }
+
+    fn stored(&self) -> u64 {
+        if self.packed == 0 {
+            self.padded
+        } else {
+            self.packed.min(self.padded)
+        }
+    }
+
+    fn entry(&self, payload: u64) -> Entry {
+        let packing = self.packing();
+        Entry {
+            kind: match self.kind {
+                1 => Kind::Ptx,
+                2 => Kind::Cubin,
+                8 => Kind::Lto,
+                other => Kind::Other(other),
+            },
+            arch: Arch::of_flags(self.number, self.flags),
+            isa: self.isa,
+            packing,
+            payload,
+            stored: self.stored(),
+            unpacked: if packing == Packing::None {
+                self.stored()
+            } else {
+                self.unpacked
+            },
+            inner: 0,
+        }
+    }
+}
+
+/// Reads headers: a small piece around each, larger ones where the next is close by.
+struct Reader<'a> {
+    file: &'a dyn ReadAt,
+    start: u64,
+    have: Vec<u8>,
+    step: usize,
+}
+
+impl<'a> Reader<'a> {
+    fn new(file: &'a dyn ReadAt) -> Self {
+        Self {
+            file,
+            start: 0,
+            have: Vec::new(),
+            step: SMALL,
+        }
+    }
+
+    /// `len` bytes at an offset; `None` where the file has fewer.
+    fn get(&mut self, at: u64, len: usize) -> Option<&[u8]> {
+        if self.have(at).len() < len {
+            let end = self.start.saturating_add(self.have.len() as u64);
+            // What begins inside what is there, or at its end, is close by.
+            let is_close = !self.have.is_empty() && (self.start..=end).contains(&at);
+            self.step = if is_close {
+                (self.step * 2).min(LARGE)
+            } else {
+                SMALL
+            };
+            self.have.resize(self.step.max(len), 0);
+            let got = fill(self.file, at, &mut self.have).unwrap_or(0);
+            self.have.truncate(got);
+            self.start = at;
+        }
+        self.have(at).get(..len)
+    }
+
+    /// The bytes that are there from an offset on, without reading.
+    fn have(&self, at: u64) -> &[u8] {
+        at.checked_sub(self.start)
+            .and_then(|skip| usize::try_from(skip).ok())
+            .and_then(|skip| self.have.get(skip..))
+            .unwrap_or_default()
+    }
+}

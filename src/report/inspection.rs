@@ -1,0 +1,475 @@
+//! What `inspect` found, as text and as JSON by the contract `gpudoctor.inspection/1`.
+//!
+//! As text, the first line of each file is the answer: what it is, which CUDA it uses, for which GPUs it has code, or
+//! what stands in the way. Paths and names are the host's and hostile.
+
+use std::fmt::Write as _;
+
+use owo_colors::{OwoColorize as _, Style};
+
+use super::escape::terminal;
+use super::text::Options;
+use crate::diagnosis::Status;
+use crate::finding::{Finding, Severity};
+use crate::inspect::{Archs, File, Inspection, Kind, Linkage, Use};
+use crate::version::Version;
+
+/// Columns of the labels of a file's details.
+const LABEL: usize = 12;
+/// Needed libraries shown without `-v`: those of CUDA, and those that are missing, all of them.
+const NEEDED_SHOWN: usize = 12;
+
+/// As pretty-printed JSON with a final newline.
+pub fn json(found: &Inspection) -> serde_json::Result<String> {
+    serde_json::to_string_pretty(found).map(|text| text + "\n")
+}
+
+/// As text.
+pub fn text(found: &Inspection, options: Options) -> String {
+    let mut out = Writer {
+        text: String::new(),
+        options,
+    };
+    out.answer(found);
+    for container in &found.containers {
+        let package = container
+            .package
+            .as_ref()
+            .map_or(String::new(), |package| format!(", {package}"));
+        let line = format!(
+            "{}: {}{package}: {} of {} binaries have to do with the GPU",
+            container.path,
+            container.kind.replace('-', " "),
+            container.listed,
+            container.looked_at
+        );
+        out.wrapped("", "  ", &line);
+    }
+    // Many files get a line each, a few all of it.
+    let brief = found.files.len() > 3 && !options.verbose;
+    for file in &found.files {
+        let findings: Vec<&Finding> = found
+            .findings
+            .iter()
+            .flatten()
+            .filter(|finding| {
+                finding
+                    .subjects
+                    .iter()
+                    .any(|subject| subject.contains(&file.path))
+            })
+            .collect();
+        let is_wrong = findings
+            .iter()
+            .any(|finding| finding.severity >= Severity::Warning);
+        if options.quiet && !is_wrong {
+            continue;
+        }
+        out.file(file, is_wrong, brief);
+    }
+    out.findings(found);
+    for problem in &found.problems {
+        out.wrapped("not read: ", "  ", problem);
+    }
+    if brief && !options.quiet {
+        let _ = writeln!(out.text, "\nmore of each file: -v, or name it alone");
+    }
+    out.text
+}
+
+struct Writer {
+    text: String,
+    options: Options,
+}
+
+impl Writer {
+    fn paint(&self, text: &str, style: Style) -> String {
+        if self.options.color {
+            text.style(style).to_string()
+        } else {
+            text.to_owned()
+        }
+    }
+
+    fn wrapped(&mut self, first: &str, rest: &str, text: &str) {
+        let options = textwrap::Options::new(self.options.width)
+            .initial_indent(first)
+            .subsequent_indent(rest)
+            .word_separator(textwrap::WordSeparator::AsciiSpace)
+            .word_splitter(textwrap::WordSplitter::NoHyphenation)
+            .break_words(false);
+        for line in textwrap::wrap(&terminal(text), options) {
+            let _ = writeln!(self.text, "{}", line.trim_end());
+        }
+    }
+
+    /// The verdict, where there is one; it is not wrapped, so that a log has it in one piece.
+    fn answer(&mut self, found: &Inspection) {
+        let Some(verdict) = &found.verdict else {
+            return;
+        };
+        if self.options.quiet && verdict.status == Status::Ok {
+            return;
+        }
+        let (label, style) = match verdict.status {
+            Status::Fault => (
+                verdict
+                    .layer
+                    .map_or("fault: ".to_owned(), |layer| format!("{layer}: ")),
+                Style::new().red().bold(),
+            ),
+            Status::Warning => ("warning: ".to_owned(), Style::new().yellow().bold()),
+            Status::Unknown => ("could not tell: ".to_owned(), Style::new().yellow().bold()),
+            Status::Ok | Status::Absent => ("ok: ".to_owned(), Style::new().green().bold()),
+        };
+        let others = match verdict.roots.len().saturating_sub(1) {
+            0 => String::new(),
+            1 => " (and 1 more)".to_owned(),
+            n => format!(" (and {n} more)"),
+        };
+        let label = self.paint(&label, style);
+        let _ = writeln!(self.text, "{label}{}{others}\n", terminal(&verdict.summary));
+    }
+
+    fn file(&mut self, file: &File, is_wrong: bool, brief: bool) {
+        let path = terminal(&file.path);
+        let path = self.paint(&path, Style::new().bold());
+        let mark = if is_wrong { "FAULT: " } else { "" };
+        let mark = self.paint(mark, Style::new().red().bold());
+        let _ = writeln!(self.text, "{path}: {mark}{}", terminal(&answer(file)));
+        if brief {
+            return;
+        }
+        self.details(file);
+        self.text.push('\n');
+    }
+
+    fn detail(&mut self, label: &str, text: &str) {
+        if !text.is_empty() {
+            self.wrapped(&format!("  {label:<LABEL$}"), &" ".repeat(LABEL + 2), text);
+        }
+    }
+
+    fn details(&mut self, file: &File) {
+        let list = |items: &[String]| items.join(" ");
+        let mut what = vec![file.description.clone()];
+        what.extend(file.arch.as_ref().map(|arch| format!("for {arch}")));
+        let mut what = what.join(" ");
+        let _ = write!(what, ", {}", size(file.size_bytes));
+        if let Some(soname) = &file.soname {
+            let _ = write!(what, ", soname {soname}");
+        }
+        self.detail("file", &what);
+        if let Some(identity) = &file.identity {
+            let version = identity
+                .version
+                .as_ref()
+                .map_or("version not known".to_owned(), ToString::to_string);
+            let cuda = identity
+                .cuda
+                .as_ref()
+                .map_or(String::new(), |cuda| format!(", built for CUDA {cuda}"));
+            let by = if identity.source.is_empty() {
+                String::new()
+            } else {
+                format!(" (by {})", identity.source)
+            };
+            self.detail(
+                "identity",
+                &format!("{} {version}{cuda}{by}", identity.name),
+            );
+        }
+        self.detail("package", file.package.as_deref().unwrap_or_default());
+        if let Some(module) = &file.module {
+            let field =
+                |value: &Option<String>| value.clone().unwrap_or_else(|| "not said".to_owned());
+            let signed = if module.signed {
+                "signed"
+            } else {
+                "not signed"
+            };
+            self.detail(
+                "module",
+                &format!(
+                    "{} {}, for kernel {}, licence {}, {signed}",
+                    field(&module.name),
+                    field(&module.version),
+                    field(&module.vermagic),
+                    field(&module.license)
+                ),
+            );
+        }
+        if let Some(go) = &file.go {
+            let modules: Vec<String> = go
+                .modules
+                .iter()
+                .map(|(name, version)| format!("{name} {version}"))
+                .collect();
+            let of_gpu = if modules.is_empty() {
+                "none of the GPU".to_owned()
+            } else {
+                modules.join(", ")
+            };
+            self.detail(
+                "go",
+                &format!("{}, {} modules: {of_gpu}", go.version, go.module_count),
+            );
+        }
+        let code = |archs: &Archs, entries: (u64, u64)| {
+            let mut parts = Vec::new();
+            if !archs.elf.is_empty() {
+                parts.push(format!("{} cubins for {}", entries.0, list(&archs.elf)));
+            }
+            if !archs.ptx.is_empty() {
+                parts.push(format!("{} PTX for {}", entries.1, list(&archs.ptx)));
+            }
+            parts.join("; ")
+        };
+        self.detail(
+            "code",
+            &code(&file.archs, (file.device.elf, file.device.ptx)),
+        );
+        self.detail(
+            "to be linked",
+            &code(
+                &file.relocatable,
+                (file.device.relocatable_elf, file.device.relocatable_ptx),
+            ),
+        );
+        for (section, archs) in &file.stray {
+            let all: Vec<&String> = archs.elf.iter().chain(&archs.ptx).collect();
+            let all: Vec<&str> = all.into_iter().map(String::as_str).collect();
+            self.detail("stray code", &format!("in {section}: {}", all.join(" ")));
+        }
+        if !file.ptx_isa.is_empty() {
+            self.detail("PTX version", &versions(&file.ptx_isa));
+        }
+        if !file.toolkits.is_empty() {
+            let of = if file.device.toolkits_of < file.device.cubins {
+                format!(
+                    " (asked {} of {} cubins; --deep asks all)",
+                    file.device.toolkits_of, file.device.cubins
+                )
+            } else {
+                String::new()
+            };
+            self.detail(
+                "built by",
+                &format!("CUDA {}{of}", versions(&file.toolkits)),
+            );
+        }
+        let mut packed = Vec::new();
+        for (count, name) in [
+            (file.device.unpacked, "not packed"),
+            (file.device.lz4, "LZ4"),
+            (file.device.zstd, "zstd"),
+        ] {
+            if count > 0 {
+                packed.push(format!("{count} {name}"));
+            }
+        }
+        self.detail("packing", &packed.join(", "));
+        self.detail("runtime", &runtime(file));
+        self.detail("driver", &driver(file));
+        let needs: Vec<String> = [
+            ("glibc", &file.glibc),
+            ("GLIBCXX", &file.glibcxx),
+            ("CXXABI", &file.cxxabi),
+        ]
+        .iter()
+        .filter_map(|(name, version)| Some(format!("{name} {}", version.as_ref()?)))
+        .collect();
+        self.detail("needs", &needs.join(", "));
+        let mut label = "libraries";
+        let mut left = file.needed.len();
+        for needed in file.needed.iter().take(if self.options.verbose {
+            usize::MAX
+        } else {
+            NEEDED_SHOWN
+        }) {
+            let line = match &needed.resolved {
+                Some(path) => format!("{}: {path} [{}]", needed.soname, needed.by),
+                None if needed.by.is_empty() => needed.soname.clone(),
+                None => format!("{}: {}", needed.soname, needed.by),
+            };
+            self.detail(label, &line);
+            label = "";
+            left -= 1;
+        }
+        if left > 0 {
+            self.detail("", &format!("{left} more with -v"));
+        }
+        for missing in &file.missing {
+            self.detail(
+                "missing",
+                &format!("{} in {}", missing.what, missing.library),
+            );
+        }
+        if self.options.verbose {
+            self.detail("RPATH", file.rpath.as_deref().unwrap_or_default());
+            self.detail("RUNPATH", file.runpath.as_deref().unwrap_or_default());
+            self.detail("build id", file.build_id.as_deref().unwrap_or_default());
+        }
+        for problem in &file.problems {
+            self.detail("problem", problem);
+        }
+    }
+
+    fn findings(&mut self, found: &Inspection) {
+        for finding in found.findings.iter().flatten() {
+            let is_note = finding.severity == Severity::Note;
+            if is_note && (self.options.quiet || found.files.len() > 3 && !self.options.verbose) {
+                continue;
+            }
+            let style = match finding.severity {
+                Severity::Error => Style::new().red().bold(),
+                Severity::Warning => Style::new().yellow().bold(),
+                Severity::Note => Style::new().cyan().bold(),
+            };
+            let head = format!(
+                "{} in {}: {}",
+                finding.severity.id(),
+                finding.layer,
+                finding.id
+            );
+            let head = self.paint(&head, style);
+            let _ = writeln!(self.text, "{head}");
+            self.wrapped("  ", "  ", &finding.title);
+            if !is_note || self.options.verbose {
+                for evidence in &finding.evidence {
+                    self.wrapped(
+                        "    - ",
+                        "      ",
+                        &format!(
+                            "{}: {} [{}]",
+                            evidence.what, evidence.value, evidence.source
+                        ),
+                    );
+                }
+                for (index, fix) in finding.fixes.iter().enumerate() {
+                    let cost = if fix.cost.is_empty() {
+                        String::new()
+                    } else {
+                        format!(" [{}]", fix.cost)
+                    };
+                    self.wrapped(
+                        if index == 0 { "  fix: " } else { "  or:  " },
+                        "       ",
+                        &format!("{}{cost}", fix.summary),
+                    );
+                }
+            }
+        }
+    }
+}
+
+/// What a file is, which CUDA it uses, and for which GPUs it has code: one line.
+fn answer(file: &File) -> String {
+    let mut parts = Vec::new();
+    match &file.identity {
+        Some(identity) => {
+            let version = identity
+                .version
+                .as_ref()
+                .map_or(String::new(), |v| format!(" {v}"));
+            parts.push(format!("{}{version}", identity.name));
+        }
+        None => parts.push(file.description.clone()),
+    }
+    if let Some(arch) = file
+        .arch
+        .as_ref()
+        .filter(|arch| *arch != std::env::consts::ARCH)
+    {
+        parts.push(format!("for {arch}"));
+    }
+    if let Some(module) = &file.module {
+        parts.extend(module.version.as_ref().map(|v| format!("version {v}")));
+    }
+    let version = file
+        .runtime
+        .version
+        .as_ref()
+        .map_or(String::new(), |v| format!(" {v}"));
+    match file.runtime.linkage {
+        Linkage::Dynamic => parts.push(format!("CUDA{version} (shared runtime)")),
+        Linkage::Static => parts.push(format!("CUDA{version} (static runtime)")),
+        Linkage::Dlopen => parts.push("CUDA (opens a runtime)".to_owned()),
+        Linkage::None => {}
+    }
+    let shown = if file.archs == Archs::default() {
+        &file.relocatable
+    } else {
+        &file.archs
+    };
+    let mut code: Vec<String> = Vec::new();
+    if !shown.elf.is_empty() {
+        code.push(shown.elf.join(" "));
+    }
+    if !shown.ptx.is_empty() {
+        code.push(format!("PTX {}", shown.ptx.join(" ")));
+    }
+    if !code.is_empty() {
+        parts.push(code.join(" + "));
+    } else if file.rocm {
+        parts.push("code of AMD's ROCm, none of CUDA".to_owned());
+    } else if matches!(
+        file.kind,
+        Kind::Program | Kind::SharedLibrary | Kind::Object | Kind::StaticLibrary
+    ) {
+        parts.push("no device code".to_owned());
+    }
+    parts.join(", ")
+}
+
+fn runtime(file: &File) -> String {
+    let runtime = &file.runtime;
+    let version = runtime
+        .version
+        .as_ref()
+        .map_or("version not known".to_owned(), |v| format!("CUDA {v}"));
+    match runtime.linkage {
+        Linkage::Dynamic => {
+            let library = runtime.library.clone().unwrap_or_default();
+            let renamed = runtime
+                .linked_as
+                .as_ref()
+                .map_or(String::new(), |soname| format!(", renamed from {soname}"));
+            format!("{version}, shared: {library}{renamed}")
+        }
+        Linkage::Static => format!("{version}, static (inferred from its code)"),
+        Linkage::Dlopen => "opened at run time".to_owned(),
+        Linkage::None => String::new(),
+    }
+}
+
+fn driver(file: &File) -> String {
+    let say = |name: &str, used: Use| match used {
+        Use::Needed => Some(format!("needs {name} (does not load without a driver)")),
+        Use::Dlopen => Some(format!("opens {name} where it is there")),
+        Use::None => None,
+    };
+    let parts = [
+        say("libcuda", file.libcuda),
+        say("libnvidia-ml", file.libnvidia_ml),
+    ];
+    parts.into_iter().flatten().collect::<Vec<_>>().join(", ")
+}
+
+fn versions(versions: &[Version]) -> String {
+    versions
+        .iter()
+        .map(Version::as_str)
+        .collect::<Vec<_>>()
+        .join(", ")
+}
+
+/// Bytes for people.
+#[expect(clippy::cast_precision_loss, reason = "one decimal is shown")]
+fn size(bytes: u64) -> String {
+    match bytes {
+        0..1000 => format!("{bytes} bytes"),
+        1000..1_000_000 => format!("{:.1} kB", bytes as f64 / 1e3),
+        _ => format!("{:.1} MB", bytes as f64 / 1e6),
+    }
+}
