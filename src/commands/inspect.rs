@@ -65,10 +65,10 @@ pub(super) fn run(args: &InspectArgs) -> Result<u8, Error> {
     with_watch(|| {
         for path in &args.paths {
             // One bad name does not keep the others from being looked at.
-            if let Err(e) = gather(&path_text(path), &request, &mut found) {
-                if let Some(before) = wrong.replace(e) {
-                    terminal::say(&before.to_string());
-                }
+            if let Err(e) = gather(&path_text(path), &request, &mut found)
+                && let Some(before) = wrong.replace(e)
+            {
+                terminal::say(&before.to_string());
             }
         }
     });
@@ -81,7 +81,7 @@ pub(super) fn run(args: &InspectArgs) -> Result<u8, Error> {
     }
     inspect::judge(&mut found, machine.as_ref(), &matrix);
     if !args.no_redact {
-        found = redacted(&sysroot, found)?;
+        found = redacted(&sysroot, &found)?;
     }
     let report = match args.format {
         InspectFormat::Json => inspection::json(&found).map_err(|e| Error::Output(e.into()))?,
@@ -111,12 +111,12 @@ pub(super) fn run(args: &InspectArgs) -> Result<u8, Error> {
 }
 
 /// Without what a report may not hold.
-fn redacted(sysroot: &Sysroot, found: Inspection) -> Result<Inspection, Error> {
+fn redacted(sysroot: &Sysroot, found: &Inspection) -> Result<Inspection, Error> {
     let environment = std::env::vars_os()
         .filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)))
         .collect();
     let secrets = crate::probe::secrets(sysroot, &environment);
-    let value = serde_json::to_value(&found).map_err(|e| Error::Output(e.into()))?;
+    let value = serde_json::to_value(found).map_err(|e| Error::Output(e.into()))?;
     serde_json::from_value(redact::value(secrets, value)).map_err(|e| Error::Output(e.into()))
 }
 

@@ -433,7 +433,7 @@ impl Gatherer<'_, '_> {
             match stat.kind {
                 sysroot::Kind::Folder => self.folder(&inner, depth + 1),
                 sysroot::Kind::File if may_be_binary(&name) && self.seen.insert(stat.identity) => {
-                    self.file(&inner)
+                    self.file(&inner);
                 }
                 _ => {}
             }
@@ -638,7 +638,7 @@ fn has_ending(path: &str, ending: &str) -> bool {
 
 /// `libx.so`, `libx.so.1.2`, `x.cpython-312-x86_64-linux-gnu.so`.
 fn is_library_name(name: &str) -> bool {
-    name.ends_with(".so") || name.contains(".so.")
+    has_ending(name, "so") || name.contains(".so.")
 }
 
 /// Whether a file may be a binary, by its name.

@@ -162,7 +162,7 @@ pub struct File {
     pub module: Option<KernelModule>,
     /// The distribution that brought it: `nvidia-cublas-cu12 12.8.4.1`.
     pub package: Option<String>,
-    /// It holds code of AMD's ROCm.
+    /// It holds code of AMD's `ROCm`.
     pub rocm: bool,
     /// What is not as it should be in it.
     pub problems: Vec<String>,

@@ -68,6 +68,9 @@ enum Candidate {
     Library(Library),
 }
 
+/// Path, what lies there, and how it was found.
+type Hit = (String, Rc<Candidate>, String);
+
 #[derive(Debug)]
 struct Library {
     real_path: String,
@@ -292,13 +295,7 @@ impl<'a> Resolver<'a> {
     }
 
     /// Where the search ends: a library, or in words why there is none.
-    fn find(
-        &self,
-        objects: &[Object],
-        by: usize,
-        name: &str,
-        arch: &str,
-    ) -> Result<(String, Rc<Candidate>, String), String> {
+    fn find(&self, objects: &[Object], by: usize, name: &str, arch: &str) -> Result<Hit, String> {
         let Some(object) = objects.get(by) else {
             return Err("not found".to_owned());
         };
@@ -313,9 +310,7 @@ impl<'a> Resolver<'a> {
             };
         }
         let mut other_machine = None;
-        let mut try_folder = |dir: &str,
-                              how: &str|
-         -> Option<Result<(String, Rc<Candidate>, String), String>> {
+        let mut try_folder = |dir: &str, how: &str| -> Option<Result<Hit, String>> {
             if dir.is_empty() {
                 return None;
             }
@@ -484,10 +479,7 @@ impl<'a> Resolver<'a> {
             if entry.hwcap == 0 {
                 return Some(usize::MAX);
             }
-            let index = entry
-                .hwcap
-                .checked_sub(HWCAPS_FOLDER)
-                .filter(|index| *index <= u64::from(u32::MAX))?;
+            let index = u32::try_from(entry.hwcap.checked_sub(HWCAPS_FOLDER)?).ok()?;
             let folder = self.cache_hwcaps.get(usize::try_from(index).ok()?)?;
             levels.iter().position(|level| level == folder)
         };

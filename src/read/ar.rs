@@ -8,7 +8,7 @@ use super::window::{ReadAt, bytes, bytes_up_to};
 const MAGIC: &[u8] = b"!<arch>\n";
 /// Name, time, owner, group, mode, size, end mark.
 const HEADER: u64 = 60;
-/// The most members that are listed; libcublas_static has 3,000.
+/// The most members that are listed; `libcublas_static` has 3,000.
 const MAX_MEMBERS: usize = 100_000;
 /// The most bytes of the table of long names.
 const MAX_NAMES: usize = 8 << 20;
@@ -41,11 +41,8 @@ pub fn members(file: &dyn ReadAt) -> Option<Vec<(String, Range<u64>)>> {
         match name.as_str() {
             "/" | "/SYM64/" | "__.SYMDEF" => {}
             "//" => {
-                names = bytes_up_to(
-                    file,
-                    start,
-                    usize::try_from(size).unwrap_or(MAX_NAMES).min(MAX_NAMES),
-                )
+                let len = usize::try_from(size).unwrap_or(MAX_NAMES).min(MAX_NAMES);
+                names = bytes_up_to(file, start, len);
             }
             _ if found.len() >= MAX_MEMBERS => break,
             _ if bsd.is_some() => {
@@ -76,6 +73,7 @@ pub fn members(file: &dyn ReadAt) -> Option<Vec<(String, Range<u64>)>> {
 }
 
 #[cfg(test)]
+#[expect(clippy::cast_possible_truncation, reason = "the numbers are small")]
 mod tests {
     use proptest::prelude::*;
 

@@ -6,14 +6,21 @@ use std::ops::ControlFlow;
 
 use memchr::memchr_iter;
 
-use super::elf::Headers;
+use super::elf::{Headers, symbol_content};
+use super::recipes::constants;
 use super::window::{ReadAt, WINDOW, scan};
 use crate::version::Version;
 
 /// The CUDA integers that can be a runtime's own: 7.0 up to and without 15.0.
 const LEVELS: std::ops::Range<u32> = 7000..15_000;
-/// How much code is searched; the largest libcudart has 0.6 MB of it.
-const MAX_CODE: u64 = 64 << 20;
+/// How much code is searched; the largest libcudart has 0.6 MB of it, libcublasLt with one inside 110 MB.
+const MAX_CODE: u64 = 256 << 20;
+/// Functions of libraries with a runtime inside that answer its version.
+const ANSWERS: [&str; 3] = [
+    "cublasLtGetCudartVersion",
+    "cublasGetCudartVersion",
+    "cudnnGetCudartVersion",
+];
 /// Opcode, operand and constant.
 const INSTRUCTION: usize = 6;
 
@@ -46,6 +53,20 @@ pub fn version(file: &dyn ReadAt) -> Option<Version> {
     }
     let own = seen.into_iter().rev().find(|(_, times)| *times > 1);
     own.map(|(level, _)| Version::from_cuda_level(level))
+}
+
+/// The CUDA version of the runtime that is linked into a file, where the file is known to have one inside: by a function
+/// of the library that answers it, else as [`version`].
+pub fn version_inside(file: &dyn ReadAt) -> Option<Version> {
+    let answer = ANSWERS.iter().find_map(|function| {
+        let code = symbol_content(file, function, 1024)?;
+        let is_level = |n: &u32| LEVELS.contains(n) && n.is_multiple_of(10) && n % 1000 < 100;
+        constants(&code).into_iter().find(is_level)
+    });
+    answer.map_or_else(
+        || version(file),
+        |level| Some(Version::from_cuda_level(level)),
+    )
 }
 
 /// The CUDA integer that is stored by an instruction whose bytes after the opcode are these.

@@ -184,6 +184,7 @@ impl ReadAt for Inflated<'_> {
 }
 
 #[cfg(test)]
+#[expect(clippy::cast_possible_truncation, reason = "the numbers are small")]
 mod tests {
     use std::io::Write as _;
 

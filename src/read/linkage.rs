@@ -10,7 +10,7 @@ use super::needs::VersionNeed;
 use super::window::{ReadAt, scan};
 use crate::version::Version;
 
-/// The most bytes of constants that are searched; libtorch_cuda has 30 MB.
+/// The most bytes of constants that are searched; `libtorch_cuda` has 30 MB.
 const MAX_SEARCH: u64 = 128 << 20;
 /// A runtime opens its shared memory by a name of this form; nothing else does.
 const STATIC_RUNTIME: &[u8] = b"/cudart.shm.%x.%x.%llx";
@@ -104,7 +104,7 @@ pub fn linkage(
     } else if is_runtime {
         (Runtime::None, None)
     } else if texts.static_runtime {
-        (Runtime::Static, cudart::version(file))
+        (Runtime::Static, cudart::version_inside(file))
     } else if has_device_code && texts.register {
         (Runtime::Dlopen, None)
     } else {

@@ -17,7 +17,7 @@ use crate::version::Version;
 const MAX_VERSIONS: u64 = 1024;
 /// The most version nodes that are read of one file.
 const MAX_NODES: usize = 4096;
-/// The most undefined symbols that are listed; libtorch_cuda has 9,000.
+/// The most undefined symbols that are listed; `libtorch_cuda` has 9,000.
 const MAX_SYMBOLS: u64 = 32 << 10;
 /// The most needed libraries that are listed.
 const MAX_NEEDED: usize = 512;

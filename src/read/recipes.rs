@@ -295,7 +295,7 @@ fn constants_of(file: &dyn ReadAt) -> std::ops::Range<u64> {
 
 /// The constants that a function's code stores or returns, in order: of x86-64 `mov register, constant` and
 /// `mov dword ptr [...], constant`, of `AArch64` `movz` with the `movk` that follows it.
-fn constants(code: &[u8]) -> Vec<u32> {
+pub(super) fn constants(code: &[u8]) -> Vec<u32> {
     let le = Endian::Little;
     let mut found = Vec::new();
     for at in 0..code.len() {
@@ -365,6 +365,6 @@ mod tests {
             0x00, 0xe8, 0x95, 0x52, 0x20, 0x00, 0xa0, 0x72, 0xc0, 0x03, 0x5f, 0xd6,
         ];
         assert_eq!(constants(&arm), [110_400]);
-        assert_eq!(constants(&[0xb8, 1]), []);
+        assert!(constants(&[0xb8, 1]).is_empty());
     }
 }

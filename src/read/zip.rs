@@ -144,6 +144,7 @@ impl Member {
 }
 
 #[cfg(test)]
+#[expect(clippy::cast_possible_truncation, reason = "the numbers are small")]
 mod tests {
     use proptest::prelude::*;
 

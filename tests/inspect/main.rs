@@ -41,5 +41,8 @@ fn json(path: &Path, words: &[&str]) -> Value {
 /// A list of texts as one text, with spaces between them.
 fn list(value: &Value) -> String {
     let items = value.as_array().into_iter().flatten();
-    items.map(|item| item.as_str().unwrap()).collect::<Vec<_>>().join(" ")
+    items
+        .map(|item| item.as_str().unwrap())
+        .collect::<Vec<_>>()
+        .join(" ")
 }

@@ -35,33 +35,61 @@ pub(super) fn member(wheel: &Path, path: &str) -> PathBuf {
     let folder = wheel.with_extension("unpacked");
     let file = folder.join(path);
     if !file.exists() {
-        let script = "import sys, zipfile; zipfile.ZipFile(sys.argv[1]).extract(sys.argv[2], sys.argv[3])";
-        let done = Command::new("python3").args(["-c", script]).args([wheel, Path::new(path), &folder]).status();
+        let script =
+            "import sys, zipfile; zipfile.ZipFile(sys.argv[1]).extract(sys.argv[2], sys.argv[3])";
+        let done = Command::new("python3")
+            .args(["-c", script])
+            .args([wheel, Path::new(path), &folder])
+            .status();
         assert!(done.unwrap().success(), "{path}");
     }
     file
 }
 
 fn fetch(name: &str, version: &str, python: &str) -> Result<PathBuf, String> {
-    let store = Path::new(env!("CARGO_TARGET_TMPDIR")).parent().unwrap().join("parts/inspect");
+    let store = Path::new(env!("CARGO_TARGET_TMPDIR"))
+        .parent()
+        .unwrap()
+        .join("parts/inspect");
     let io = |e: std::io::Error| format!("{}: {e}", store.display());
     fs::create_dir_all(&store).map_err(io)?;
     let lock = File::create(store.join("lock")).map_err(io)?;
     lock.lock().map_err(io)?;
     let start = format!("{}-{version}-", name.replace('-', "_"));
     let find = || {
-        let names = fs::read_dir(&store).ok()?.filter_map(|entry| Some(entry.ok()?.path()));
+        let names = fs::read_dir(&store)
+            .ok()?
+            .filter_map(|entry| Some(entry.ok()?.path()));
         names
             .filter(|path| path.extension().is_some_and(|e| e == "whl"))
-            .find(|path| path.file_name().unwrap().to_str().is_some_and(|n| n.starts_with(&start)))
+            .find(|path| {
+                path.file_name()
+                    .unwrap()
+                    .to_str()
+                    .is_some_and(|n| n.starts_with(&start))
+            })
     };
     if let Some(path) = find() {
         return Ok(path);
     }
     let download = tempfile::tempdir_in(&store).map_err(io)?;
     let mut pip = Command::new("python3");
-    pip.args(["-m", "pip", "download", "--quiet", "--no-input", "--no-deps", "--no-cache-dir"]);
-    pip.args(["--only-binary=:all:", "--python-version", python, "--platform", "any"]);
+    pip.args([
+        "-m",
+        "pip",
+        "download",
+        "--quiet",
+        "--no-input",
+        "--no-deps",
+        "--no-cache-dir",
+    ]);
+    pip.args([
+        "--only-binary=:all:",
+        "--python-version",
+        python,
+        "--platform",
+        "any",
+    ]);
     for tag in ["2014", "_2_17", "_2_24", "_2_27", "_2_28"] {
         pip.args(["--platform", &format!("manylinux{tag}_x86_64")]);
     }

@@ -6,7 +6,9 @@ use std::path::{Path, PathBuf};
 use super::{inspect, json, list};
 
 fn sample(name: &str) -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("fixtures/fatbin").join(name)
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+        .join("fixtures/fatbin")
+        .join(name)
 }
 
 #[test]
@@ -19,7 +21,13 @@ fn what_nvcc_made() {
         ("lz4.fatbin", "fatbin", ALL, "compute_120", "lz4"),
         ("concatenated.fatbin", "fatbin", ALL, "", "zstd"),
         ("sm_90a.cubin", "cubin", "sm_90a", "", ""),
-        ("shared.so", "shared-library", ALL, "compute_120", "unpacked"),
+        (
+            "shared.so",
+            "shared-library",
+            ALL,
+            "compute_120",
+            "unpacked",
+        ),
     ] {
         let found = json(&sample(name), &[]);
         let file = &found["files"][0];
@@ -28,20 +36,36 @@ fn what_nvcc_made() {
         assert_eq!(list(&file["archs"]["ptx"]), ptx, "{name}");
         if !elf.is_empty() {
             assert_eq!(list(&file["toolkits"]), "13.5", "{name}");
-            assert_eq!(file["device"]["toolkits_of"], file["device"]["cubins"], "{name}");
+            assert_eq!(
+                file["device"]["toolkits_of"], file["device"]["cubins"],
+                "{name}"
+            );
         }
         if !ptx.is_empty() {
             assert_eq!(list(&file["ptx_isa"]), "9.5", "{name}");
         }
-        assert!(packed.is_empty() || file["device"][packed].as_u64().unwrap() > 0, "{name}: {}", file["device"]);
+        assert!(
+            packed.is_empty() || file["device"][packed].as_u64().unwrap() > 0,
+            "{name}: {}",
+            file["device"]
+        );
     }
     let object = json(&sample("relocatable.o"), &[]);
     let file = &object["files"][0];
-    assert_eq!((list(&file["archs"]["elf"]), list(&file["relocatable"]["elf"])), (String::new(), "sm_80".to_owned()));
+    assert_eq!(
+        (
+            list(&file["archs"]["elf"]),
+            list(&file["relocatable"]["elf"])
+        ),
+        (String::new(), "sm_80".to_owned())
+    );
     assert_eq!(list(&file["relocatable"]["ptx"]), "compute_80");
     let library = json(&sample("shared.so"), &[]);
     let runtime = &library["files"][0]["runtime"];
-    assert_eq!((&runtime["linkage"], &runtime["version"]), (&"dynamic".into(), &"13".into()));
+    assert_eq!(
+        (&runtime["linkage"], &runtime["version"]),
+        (&"dynamic".into(), &"13".into())
+    );
 }
 
 #[test]
@@ -55,14 +79,33 @@ fn targets() {
         (&path, "gpu=sm_121,driver=999.1", 0, None),
         (&library, "driver=535.104.05", 1, Some("driver-too-old")),
         (&library, "driver=580.95.05", 0, None),
-        (&sample("ptx-only.fatbin"), "driver=580.65.06,gpu=sm_90", 1, Some("ptx-too-new-for-driver")),
+        (
+            &sample("ptx-only.fatbin"),
+            "driver=580.65.06,gpu=sm_90",
+            1,
+            Some("ptx-too-new-for-driver"),
+        ),
     ] {
         let words = ["--target", target];
         let found = json(file, &words);
-        let first = found["findings"].as_array().unwrap().iter().find(|f| f["severity"] == "error");
-        assert_eq!(first.map(|f| f["id"].as_str().unwrap()), finding, "{} {target}", file.display());
+        let first = found["findings"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .find(|f| f["severity"] == "error");
+        assert_eq!(
+            first.map(|f| f["id"].as_str().unwrap()),
+            finding,
+            "{} {target}",
+            file.display()
+        );
         let output = inspect(&[file.to_str().unwrap(), words[0], words[1]]);
-        assert_eq!(output.status.code(), Some(code), "{} {target}", file.display());
+        assert_eq!(
+            output.status.code(),
+            Some(code),
+            "{} {target}",
+            file.display()
+        );
     }
 }
 
@@ -75,20 +118,38 @@ fn what_is_no_such_file_is_named_in_one_line() {
         (vec![at("none")], "no such file"),
         (vec![at("text")], "a text file"),
         (vec!["/dev/null".to_owned()], "no regular file"),
-        (vec![at("text"), "--target".to_owned(), "gpu=nonsense".to_owned()], "is not known"),
-        (vec![at("text"), "--target".to_owned(), "gpus=A100".to_owned()], "unknown key"),
+        (
+            vec![at("text"), "--target".to_owned(), "gpu=nonsense".to_owned()],
+            "is not known",
+        ),
+        (
+            vec![at("text"), "--target".to_owned(), "gpus=A100".to_owned()],
+            "unknown key",
+        ),
     ] {
         let words: Vec<&str> = words.iter().map(String::as_str).collect();
         let output = inspect(&words);
         let said = String::from_utf8_lossy(&output.stderr).into_owned();
-        assert_eq!((output.status.code(), said.lines().count()), (Some(2), 1), "{words:?}: {said}");
+        assert_eq!(
+            (output.status.code(), said.lines().count()),
+            (Some(2), 1),
+            "{words:?}: {said}"
+        );
         assert!(said.contains(needle), "{words:?}: {said}");
     }
     let library = fs::read(sample("shared.so")).unwrap();
     fs::write(at("empty.so"), "").unwrap();
     fs::write(at("cut.so"), &library[..library.len() / 2]).unwrap();
-    fs::write(at("pointer.so"), "version https://git-lfs.github.com/spec/v1\noid sha256:00\nsize 1\n").unwrap();
-    for (name, words) in [("empty.so", "an empty file"), ("cut.so", "cut off"), ("pointer.so", "a Git LFS pointer")] {
+    fs::write(
+        at("pointer.so"),
+        "version https://git-lfs.github.com/spec/v1\noid sha256:00\nsize 1\n",
+    )
+    .unwrap();
+    for (name, words) in [
+        ("empty.so", "an empty file"),
+        ("cut.so", "cut off"),
+        ("pointer.so", "a Git LFS pointer"),
+    ] {
         let output = inspect(&[&at(name)]);
         let said = String::from_utf8_lossy(&output.stdout).into_owned();
         assert_eq!(output.status.code(), Some(1), "{name}");
@@ -109,17 +170,54 @@ fn a_folder_an_archive_and_a_wheel_hold_what_is_in_them() {
     let object = sample("relocatable.o");
     let script = "import sys, zipfile\nz = zipfile.ZipFile(sys.argv[1], 'w', zipfile.ZIP_DEFLATED)\nz.write(sys.argv[2], 'pkg/_C.so')\nz.writestr('pkg-1.2.dist-info/METADATA', 'Name: pkg\\nVersion: 1.2\\n')";
     let run = |program: &str, words: &[&std::ffi::OsStr]| {
-        assert!(std::process::Command::new(program).args(words).status().unwrap().success(), "{program}");
+        assert!(
+            std::process::Command::new(program)
+                .args(words)
+                .status()
+                .unwrap()
+                .success(),
+            "{program}"
+        );
     };
-    run("ar", &["rc".as_ref(), at("libobj.a").as_ref(), object.as_ref()]);
+    run(
+        "ar",
+        &["rc".as_ref(), at("libobj.a").as_ref(), object.as_ref()],
+    );
     let wheel = at("pkg-1.2-py3-none-any.whl");
-    run("python3", &["-c".as_ref(), script.as_ref(), wheel.as_ref(), sample("shared.so").as_ref()]);
+    run(
+        "python3",
+        &[
+            "-c".as_ref(),
+            script.as_ref(),
+            wheel.as_ref(),
+            sample("shared.so").as_ref(),
+        ],
+    );
     let found = json(folder.path(), &[]);
     let files = found["files"].as_array().unwrap();
-    let names: Vec<&str> = files.iter().map(|f| f["path"].as_str().unwrap().rsplit(['/', '!']).next().unwrap()).collect();
+    let names: Vec<&str> = files
+        .iter()
+        .map(|f| {
+            f["path"]
+                .as_str()
+                .unwrap()
+                .rsplit(['/', '!'])
+                .next()
+                .unwrap()
+        })
+        .collect();
     assert_eq!(names.len(), 3, "{names:?}");
-    let archive = files.iter().find(|f| f["kind"] == "static-library").unwrap();
+    let archive = files
+        .iter()
+        .find(|f| f["kind"] == "static-library")
+        .unwrap();
     assert_eq!(list(&archive["relocatable"]["ptx"]), "compute_80");
-    let member = files.iter().find(|f| f["path"].as_str().unwrap().ends_with("!pkg/_C.so")).unwrap();
-    assert_eq!((list(&member["archs"]["ptx"]), &member["package"]), ("compute_120".to_owned(), &"pkg 1.2".into()));
+    let member = files
+        .iter()
+        .find(|f| f["path"].as_str().unwrap().ends_with("!pkg/_C.so"))
+        .unwrap();
+    assert_eq!(
+        (list(&member["archs"]["ptx"]), &member["package"]),
+        ("compute_120".to_owned(), &"pkg 1.2".into())
+    );
 }

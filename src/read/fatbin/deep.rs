@@ -1,6 +1,6 @@
 //! Device code where no tool looks for it: fat binaries and cubins among a program's data, found byte by byte.
 //!
-//! libcublasLt of CUDA 13 has 299 fat binaries in `.cask_resource`, libtorch_cuda has 58 in `.lrodata`, ONNX Runtime has
+//! libcublasLt of CUDA 13 has 299 fat binaries in `.cask_resource`, `libtorch_cuda` has 58 in `.lrodata`, ONNX Runtime has
 //! 114 cubins in `.rodata`. This reads all of these sections, so it is done only when asked for.
 
 use std::ops::{ControlFlow, Range};

@@ -32,7 +32,7 @@ const MAX_SETS: usize = 512;
 /// The most problems that are listed.
 const MAX_PROBLEMS: usize = 8;
 /// Samples kept for each target and way of packing.
-const SAMPLES: usize = 16;
+const SAMPLES: usize = 12;
 /// Groups of samples.
 const MAX_GROUPS: usize = 256;
 /// The most bytes that samples may have unpacked, all together.
@@ -87,7 +87,7 @@ pub struct DeviceCode {
     pub packings: BTreeMap<Packing, u64>,
     /// What is not as it should be, in words with the offset.
     pub problems: Vec<String>,
-    /// Code of AMD's ROCm is in it.
+    /// Code of AMD's `ROCm` is in it.
     pub rocm: bool,
 }
 
@@ -382,8 +382,8 @@ impl<'a> Collector<'a> {
             },
         };
         self.code.add(DeviceCode {
-            packings,
             asked,
+            packings,
             ..other
         });
     }

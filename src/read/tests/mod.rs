@@ -1,6 +1,7 @@
 //! Tests of the parsers of binary files and of the longer text formats: real small files, then the same ones damaged.
 
 mod elf;
+mod fatbin;
 mod kernel_log;
 mod kmod;
 mod ldcache;

@@ -1,0 +1,162 @@
+//! `fatbin`, `needs`, `linkage`, `recipes`, `gobuild`: samples of nvcc's, and the same damaged.
+
+use proptest::prelude::*;
+
+use super::{LIBRARY, patched};
+use crate::read::elf::{self, Shape};
+use crate::read::fatbin::{DeviceCode, Look, device_code, ptx_text};
+use crate::read::{ar, gobuild, linkage, needs, recipes};
+
+const SEVERAL: &[u8] = include_bytes!("../../../fixtures/fatbin/several.fatbin");
+const ZSTD: &[u8] = include_bytes!("../../../fixtures/fatbin/zstd.fatbin");
+const LZ4: &[u8] = include_bytes!("../../../fixtures/fatbin/lz4.fatbin");
+const CONCATENATED: &[u8] = include_bytes!("../../../fixtures/fatbin/concatenated.fatbin");
+const SHARED: &[u8] = include_bytes!("../../../fixtures/fatbin/shared.so");
+const OBJECT: &[u8] = include_bytes!("../../../fixtures/fatbin/relocatable.o");
+
+fn shallow(file: &[u8]) -> DeviceCode {
+    device_code(&file, Look::default())
+}
+
+fn deep(file: &[u8]) -> DeviceCode {
+    device_code(&file, Look { deep: true })
+}
+
+fn sm(code: &DeviceCode) -> Vec<String> {
+    code.executable.elf.keys().map(|arch| arch.sm()).collect()
+}
+
+#[test]
+fn padding_and_garbage_between_containers_are_stepped_over() {
+    let mut file = SEVERAL.to_vec();
+    file.extend([0; 64]);
+    file.extend(ZSTD);
+    let code = shallow(&file);
+    assert_eq!((code.executable.containers, code.problems.len()), (2, 0));
+    let mut file = SEVERAL.to_vec();
+    file.extend(b"garbage!");
+    file.extend(ZSTD);
+    let code = shallow(&file);
+    assert_eq!((code.executable.containers, code.problems.len()), (2, 1));
+}
+
+#[test]
+fn what_is_cut_off_or_corrupt_is_said() {
+    let cut = shallow(&SEVERAL[..SEVERAL.len() - 100]);
+    assert!(cut.problems[0].contains("cut off"), "{:?}", cut.problems);
+    // The length of the first entry's header.
+    let corrupt = shallow(&patched(SEVERAL, 16 + 4, &[1, 0, 0, 0]));
+    assert!(
+        corrupt.problems[0].contains("corrupt"),
+        "{:?}",
+        corrupt.problems
+    );
+    assert!(sm(&corrupt).is_empty());
+}
+
+#[test]
+fn an_unknown_kind_is_counted_and_stepped_over() {
+    let code = shallow(&patched(SEVERAL, 16, &[0x40, 0]));
+    assert_eq!(code.executable.other, 1);
+    assert_eq!(
+        code.executable.elf.values().sum::<u64>() + code.executable.ptx.values().sum::<u64>(),
+        4
+    );
+}
+
+#[test]
+fn stray_code_takes_a_deep_look() {
+    // The sections for device code get other names.
+    let hidden = super::replaced(SHARED, b".nv_fatbin", b".lrodata\0\0");
+    assert!(shallow(&hidden).is_empty());
+    let code = deep(&hidden);
+    assert_eq!(code.stray.keys().collect::<Vec<_>>(), [".lrodata"]);
+    assert_eq!(code.stray[".lrodata"].elf.len(), 4);
+    assert_eq!(deep(SHARED).stray.len(), 0);
+    let bare = super::without_sections(SHARED);
+    assert_eq!(shallow(&bare).stray["no section table"].elf.len(), 4);
+}
+
+#[test]
+fn ptx_targets() {
+    let (arch, isa) =
+        ptx_text(b"//\n.version 8.4\n.target sm_90a, debug\n.address_size 64\n").unwrap();
+    assert_eq!(
+        (arch.compute(), isa.to_string()),
+        ("compute_90a".to_owned(), "8.4".to_owned())
+    );
+    for text in [
+        "",
+        ".version 8.4",
+        ".version x\n.target sm_90",
+        ".version 8.4\n.target gfx90a",
+    ] {
+        assert_eq!(ptx_text(text.as_bytes()), None, "{text}");
+    }
+}
+
+/// Everything that is asked of a file.
+fn ask(file: &[u8]) {
+    let code = shallow(file);
+    let _ = deep(file);
+    let needs = needs::version_needs(&file);
+    let _ = needs::loading(&file);
+    let _ = needs::version_definitions(&file);
+    let _ = needs::undefined_symbols(&file);
+    let _ = gobuild::build(&file);
+    let _ = ar::members(&file);
+    if let Shape::Elf(elf) = elf::identify(&file) {
+        let _ = linkage::linkage(&file, &elf, &needs, !code.is_empty());
+        for name in [
+            "libcudart.so.12",
+            "libcublasLt.so.13",
+            "libcudnn_graph.so.9",
+            "libnccl.so.2",
+            "libnvrtc.so.12",
+        ] {
+            let elf = elf::Elf {
+                soname: Some(name.to_owned()),
+                ..elf.clone()
+            };
+            let _ = recipes::identify(&file, &elf, name);
+        }
+    }
+}
+
+#[test]
+fn needs_of_a_library() {
+    let file = SHARED;
+    let needs = needs::version_needs(&file);
+    assert!(
+        needs
+            .iter()
+            .any(|need| need.nodes.iter().any(|node| node == "libcudart.so.13")),
+        "{needs:?}"
+    );
+    let undefined = needs::undefined_symbols(&file);
+    let register = undefined
+        .iter()
+        .find(|symbol| symbol.name == "__cudaRegisterFatBinary")
+        .unwrap();
+    assert_eq!(register.node.as_ref().unwrap().1, "libcudart.so.13");
+    assert!(!needs::version_definitions(&LIBRARY).is_empty());
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(200))]
+
+    #[test]
+    fn damaged_files(which in 0usize..7, places in prop::collection::vec((any::<usize>(), any::<u8>()), 1..12), cut: usize) {
+        let mut file = [SEVERAL, ZSTD, LZ4, CONCATENATED, SHARED, OBJECT, LIBRARY][which].to_vec();
+        for (place, byte) in places {
+            // Most of it in the headers, where it counts.
+            let end = if place % 2 == 0 { 512 } else { file.len() };
+            let place = place / 2 % end.min(file.len());
+            file[place] = byte;
+        }
+        if cut % 3 == 0 {
+            file.truncate(cut / 3 % file.len());
+        }
+        ask(&file);
+    }
+}
