@@ -4,8 +4,8 @@
 use std::collections::BTreeMap;
 
 use goblin::elf::dynamic::{
-    DT_FLAGS_1, DT_GNU_HASH, DT_HASH, DT_NEEDED, DT_RPATH, DT_RUNPATH, DT_SONAME, DT_SYMTAB,
-    DT_VERDEF, DT_VERDEFNUM, DT_VERNEED, DT_VERNEEDNUM, DT_VERSYM,
+    DT_FLAGS_1, DT_GNU_HASH, DT_HASH, DT_NEEDED, DT_RPATH, DT_RUNPATH, DT_SONAME, DT_STRTAB,
+    DT_SYMTAB, DT_VERDEF, DT_VERDEFNUM, DT_VERNEED, DT_VERNEEDNUM, DT_VERSYM,
 };
 
 use super::dynamic::Dynamic;
@@ -278,11 +278,20 @@ pub fn undefined_symbols(file: &dyn ReadAt) -> Vec<Undefined> {
     found
 }
 
-/// How many symbols may be undefined: with a GNU hash table they come first, without one it is all of them.
+/// How many symbols may be undefined: with a GNU hash table they come first, else it may be all of them. The table of a
+/// file that defines nothing says 1; there it is what lies between the symbols and their names.
 fn symbol_count(file: &dyn ReadAt, headers: &Headers, dynamic: &Dynamic) -> Option<u64> {
     let word = |at: u64| headers.endian.u32(&bytes(file, at, 4)?, 0).map(u64::from);
-    match dynamic.address(DT_GNU_HASH) {
-        Some(at) => word(at.checked_add(4)?),
-        None => word(dynamic.address(DT_HASH)?.checked_add(4)?),
+    let Some(table) = dynamic.address(DT_GNU_HASH) else {
+        return word(dynamic.address(DT_HASH)?.checked_add(4)?);
+    };
+    let first_defined = word(table.checked_add(4)?)?;
+    if first_defined > 1 {
+        return Some(first_defined);
     }
+    let size = if headers.is_64() { 24 } else { 16 };
+    let between = dynamic
+        .address(DT_STRTAB)?
+        .checked_sub(dynamic.address(DT_SYMTAB)?)?;
+    Some(between / size)
 }

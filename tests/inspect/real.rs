@@ -153,7 +153,7 @@ fn cuobjdump_says_the_same() {
         (
             "bitsandbytes",
             "0.50.2",
-            "bitsandbytes/libbitsandbytes_cuda129.so",
+            "bitsandbytes/libbitsandbytes_cuda132.so",
         ),
         (
             "bitsandbytes",
@@ -164,6 +164,11 @@ fn cuobjdump_says_the_same() {
             "faiss-gpu-cu12",
             "1.14.1.post1",
             "faiss_gpu_cu12.libs/libfaiss-6b43fd57.so",
+        ),
+        (
+            "nvidia-curand-cu12",
+            "10.3.10.19",
+            "nvidia/curand/lib/libcurand.so.10",
         ),
     ] {
         let Some(wheel) = parts::wheel(package, version, "3.11") else {

@@ -19,7 +19,7 @@ fn what_nvcc_made() {
         ("ptx-only.fatbin", "fatbin", "", "compute_90", "zstd"),
         ("zstd.fatbin", "fatbin", ALL, "compute_120", "zstd"),
         ("lz4.fatbin", "fatbin", ALL, "compute_120", "lz4"),
-        ("concatenated.fatbin", "fatbin", ALL, "", "zstd"),
+        ("concatenated.fatbin", "fatbin", ALL, "compute_120", "zstd"),
         ("sm_90a.cubin", "cubin", "sm_90a", "", ""),
         (
             "shared.so",

@@ -7,7 +7,7 @@ use std::ops::{ControlFlow, Range};
 
 use super::{Arch, Isa};
 use crate::read::Endian;
-use crate::read::window::{ReadAt, fill};
+use crate::read::window::{ReadAt, bytes_up_to, fill};
 
 /// The first bytes of a container.
 pub(super) const MAGIC: [u8; 4] = [0x50, 0xed, 0x55, 0xba];
@@ -16,7 +16,9 @@ pub(super) const CONTAINER: u64 = 16;
 /// The least length of an entry's header.
 const ENTRY: u64 = 64;
 /// The most cubins of one concatenated entry.
-const MAX_CONCATENATED: u64 = 1024;
+const MAX_CONCATENATED: u32 = 1024;
+/// The most bytes of their headers.
+const MAX_TABLE: usize = 256 << 10;
 /// How much is read around a header: a container's header, the first entry's, and the start of its payload.
 const SMALL: usize = 128;
 /// How much is read where headers lie close together.
@@ -167,7 +169,8 @@ fn entries(
 
 const CONCATENATED: u16 = 0x100;
 
-/// Several cubins packed into one payload: their headers stand unpacked behind the entry's own.
+/// Several cubins packed into one payload: their headers stand unpacked behind the entry's own, each with options of its
+/// own length from `sm_100` on.
 fn concatenated(
     file: &dyn ReadAt,
     at: u64,
@@ -175,21 +178,22 @@ fn concatenated(
     outer: &Header,
     visit: &mut dyn FnMut(Event<'_>) -> ControlFlow<()>,
 ) -> ControlFlow<()> {
-    let table = at + ENTRY;
-    let mut raw = [0; 64];
-    let Ok(8) = fill(file, table, &mut raw[..8]) else {
-        return visit(Event::Problem(at, "a concatenated entry is cut off"));
-    };
-    let count = Endian::Little.u32(&raw, 0).map_or(0, u64::from);
-    let fits = payload.saturating_sub(table + 8) / ENTRY;
-    if count > fits.min(MAX_CONCATENATED) {
-        visit(Event::Problem(at, "a concatenated entry is corrupt"))?;
-    }
-    for index in 0..count.min(fits).min(MAX_CONCATENATED) {
-        let Ok(64) = fill(file, table + 8 + index * ENTRY, &mut raw) else {
-            return visit(Event::Problem(at, "a concatenated entry is cut off"));
-        };
-        let Some(inner) = Header::parse(&raw) else {
+    /// What stands in every entry behind its kind.
+    const ATTRIBUTE: u16 = 0x0101;
+    let table = at.saturating_add(ENTRY);
+    let len = usize::try_from(payload.saturating_sub(table)).unwrap_or(MAX_TABLE);
+    let table = bytes_up_to(file, table, len.min(MAX_TABLE));
+    // count, length of the table
+    let count = Endian::Little.u32(&table, 0).unwrap_or(0);
+    let mut rest = table.get(8..).unwrap_or_default();
+    let mut seen = 0;
+    while seen < count.min(MAX_CONCATENATED) && rest.len() >= 64 {
+        let le = Endian::Little;
+        let is_header =
+            matches!(le.u16(rest, 0), Some(1 | 2 | 8)) && le.u16(rest, 2) == Some(ATTRIBUTE);
+        let header = Header::parse(rest).filter(|_| is_header);
+        let Some(inner) = header else {
+            rest = rest.get(8..).unwrap_or_default();
             continue;
         };
         let entry = Entry {
@@ -201,6 +205,11 @@ fn concatenated(
             ..inner.entry(payload)
         };
         visit(Event::Entry(&entry, &[]))?;
+        seen += 1;
+        rest = rest.get(64..).unwrap_or_default();
+    }
+    if seen < count {
+        visit(Event::Problem(at, "a concatenated entry is corrupt"))?;
     }
     ControlFlow::Continue(())
 }
