@@ -212,7 +212,10 @@ impl Writer {
             };
             self.detail(
                 "go",
-                &format!("{}, {} modules: {of_gpu}", go.version, go.module_count),
+                &format!(
+                    "{}, modules: {} in all, {of_gpu}",
+                    go.version, go.module_count
+                ),
             );
         }
         let code = |archs: &Archs, entries: (u64, u64)| {
@@ -395,7 +398,18 @@ fn answer(file: &File) -> String {
         Linkage::Dynamic => parts.push(format!("CUDA{version} (shared runtime)")),
         Linkage::Static => parts.push(format!("CUDA{version} (static runtime)")),
         Linkage::Dlopen => parts.push("CUDA (opens a runtime)".to_owned()),
-        Linkage::None => {}
+        Linkage::None => {
+            for (name, used) in [
+                ("libcuda", file.libcuda),
+                ("libnvidia-ml", file.libnvidia_ml),
+            ] {
+                match used {
+                    Use::Needed => parts.push(format!("needs {name}")),
+                    Use::Dlopen => parts.push(format!("opens {name}")),
+                    Use::None => {}
+                }
+            }
+        }
     }
     let shown = if file.archs == Archs::default() {
         &file.relocatable

@@ -1,4 +1,4 @@
-//! `gpudoctor inspect` on real files: NVIDIA's and other projects' libraries from PyPI against what cuobjdump says of
+//! `gpudoctor inspect` on real files: NVIDIA's and other projects' libraries from `PyPI` against what cuobjdump says of
 //! them, the loader's search against glibc's loader, and small samples of nvcc's.
 //!
 //! What is fetched lies under `target/parts/inspect`: 330 MB, or 2.5 GB with `GPUDOCTOR_REAL=full`. Where it cannot be had

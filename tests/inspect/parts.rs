@@ -1,4 +1,4 @@
-//! Wheels from PyPI by name and pinned version, fetched once and kept as they are under `target/parts/inspect`.
+//! Wheels from `PyPI` by name and pinned version, fetched once and kept as they are under `target/parts/inspect`.
 
 use std::fs::{self, File};
 use std::io::Write as _;

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use super::{Arch, Suffix};
-use crate::read::notes::notes;
+use crate::read::notes::{Note, notes};
 use crate::read::window::{ReadAt, bytes, bytes_up_to};
 use crate::read::{Endian, text_to_nul};
 use crate::version::Version;
@@ -51,57 +51,53 @@ pub(super) fn toolkits(cubin: &dyn ReadAt) -> BTreeSet<Version> {
         return [toolkit].into();
     }
     let mut found = BTreeSet::new();
+    let mut oldest: Option<Version> = None;
+    for note in nvidia_notes(cubin, &start) {
+        if note.kind == TOOL_INFO {
+            for tool in tool_versions(&note.descriptor) {
+                oldest = Some(oldest.map_or(tool.clone(), |known| known.min(tool)));
+            }
+        } else if note.kind == CUDA_INFO {
+            // The older layout of 12.8 and 12.9 has no third number.
+            let number = Endian::Little.u16(&note.descriptor, 4).map(u32::from);
+            found.extend(number.filter(|n| OLD_VERSIONS.contains(n)).map(tenfold));
+        }
+    }
+    found.extend(oldest);
+    found
+}
+
+/// The notes of NVIDIA's tools in a cubin whose first bytes are `start`.
+fn nvidia_notes(cubin: &dyn ReadAt, start: &[u8]) -> Vec<Note> {
+    const SHT_NOTE: u32 = 7;
+    let le = Endian::Little;
+    let mut found = Vec::new();
+    let word = |at| le.u16(start, at).map(u64::from);
+    let (Some(table), Some(64), Some(count)) = (le.u64(start, 0x28), word(0x3a), word(0x3c)) else {
+        return found;
+    };
     if !start.starts_with(b"\x7fELF\x02\x01") {
         return found;
     }
-    let word = |at| Endian::Little.u16(&start, at).map(u64::from);
-    let (Some(table), Some(64), Some(count)) =
-        (Endian::Little.u64(&start, 0x28), word(0x3a), word(0x3c))
-    else {
-        return found;
-    };
-    let mut oldest: Option<Version> = None;
     let mut index = 0;
-    while index < count.min(MAX_SECTIONS) {
+    while index < count.min(MAX_SECTIONS) && found.is_empty() {
         let Some(at) = index.checked_mul(64).and_then(|i| table.checked_add(i)) else {
             break;
         };
-        let headers = bytes_up_to(cubin, at, 64 * 12);
-        let mut seen_notes = false;
-        for header in headers.chunks_exact(64) {
-            const SHT_NOTE: u32 = 7;
-            if Endian::Little.u32(header, 4) != Some(SHT_NOTE) {
-                continue;
-            }
-            let (Some(offset), Some(size)) = (
-                Endian::Little.u64(header, 0x18),
-                Endian::Little.u64(header, 0x20),
+        for header in bytes_up_to(cubin, at, 64 * 12).chunks_exact(64) {
+            let (Some(SHT_NOTE), Some(offset), Some(size)) = (
+                le.u32(header, 4),
+                le.u64(header, 0x18),
+                le.u64(header, 0x20),
             ) else {
                 continue;
             };
-            seen_notes = true;
             let len = usize::try_from(size).unwrap_or(MAX_NOTE).min(MAX_NOTE);
-            for note in notes(&bytes_up_to(cubin, offset, len), 4, Endian::Little) {
-                if note.owner != OWNER {
-                    continue;
-                }
-                if note.kind == TOOL_INFO {
-                    for tool in tool_versions(&note.descriptor) {
-                        oldest = Some(oldest.map_or(tool.clone(), |known| known.min(tool)));
-                    }
-                } else if note.kind == CUDA_INFO {
-                    // The older layout of 12.8 and 12.9 has no third number.
-                    let number = Endian::Little.u16(&note.descriptor, 4).map(u32::from);
-                    found.extend(number.filter(|n| OLD_VERSIONS.contains(n)).map(tenfold));
-                }
-            }
-        }
-        if seen_notes {
-            break;
+            let notes = notes(&bytes_up_to(cubin, offset, len), 4, le);
+            found.extend(notes.into_iter().filter(|note| note.owner == OWNER));
         }
         index += SECTIONS_AT_ONCE;
     }
-    found.extend(oldest);
     found
 }
 
@@ -118,25 +114,35 @@ fn tool_versions(descriptor: &[u8]) -> impl Iterator<Item = Version> {
 /// The architecture that a cubin on its own is for, by its header: the SM stands in the low byte of the flags up to
 /// CUDA 12.9, and in the next one from the new generation on.
 ///
-/// Only `sm_90a` can be told from `sm_90` for sure in the old generation; the flag's bit is set on some others without
-/// that meaning.
+/// In the old generation only `sm_90a` can be told from `sm_90`: the flag's bit is set on some others without that
+/// meaning. The new one has the letter nowhere but in the compiler's command line, in a note.
 pub fn arch(cubin: &dyn ReadAt) -> Option<Arch> {
+    const SAYS: &[u8] = b"-arch sm_";
     let start = bytes(cubin, 0, 64)?;
     if !start.starts_with(b"\x7fELF") || Endian::Little.u16(&start, 0x12)? != MACHINE {
         return None;
     }
     let flags = Endian::Little.u32(&start, 0x30)?;
-    let is_old = OLD_VERSIONS.contains(&Endian::Little.u32(&start, 0x14)?);
-    let (number, specific) = if is_old {
-        let number = flags & 0xff;
-        (number, number == 90 && flags & 0x800 != 0)
-    } else {
-        (flags >> 8 & 0xff, flags & 0x8 != 0)
+    let plain = |number| Arch {
+        number,
+        suffix: Suffix::None,
     };
-    let suffix = if specific {
-        Suffix::Specific
-    } else {
-        Suffix::None
-    };
-    Some(Arch { number, suffix })
+    if OLD_VERSIONS.contains(&Endian::Little.u32(&start, 0x14)?) {
+        let suffix = if flags & 0xff == 90 && flags & 0x800 != 0 {
+            Suffix::Specific
+        } else {
+            Suffix::None
+        };
+        return Some(Arch {
+            number: flags & 0xff,
+            suffix,
+        });
+    }
+    let number = flags >> 8 & 0xff;
+    let told = nvidia_notes(cubin, &start).into_iter().find_map(|note| {
+        let at = memchr::memmem::find(&note.descriptor, SAYS)?;
+        let text = text_to_nul(note.descriptor.get(at.checked_add(SAYS.len())?..)?);
+        Arch::parse(text.split_whitespace().next()?).filter(|arch| arch.number == number)
+    });
+    Some(told.unwrap_or_else(|| plain(number)))
 }
