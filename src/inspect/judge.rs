@@ -22,6 +22,7 @@ pub fn judge(found: &mut Inspection, machine: Option<&Machine>, matrix: &Matrix)
         device_code(file, machine, matrix, &mut findings, &mut unknown);
         libraries(file, machine, &mut findings);
     }
+    let mut findings = merged(findings);
     findings.sort_by(|a, b| b.severity.cmp(&a.severity).then(a.layer.cmp(&b.layer)));
     if machine.is_none() && findings.is_empty() {
         return;
@@ -67,6 +68,42 @@ fn verdict(
         summary,
         roots,
     }
+}
+
+/// One driver that is too old for ten files of a wheel is one fault: its findings become one, for each major version of
+/// the runtime, with the files as its subjects.
+fn merged(findings: Vec<Finding>) -> Vec<Finding> {
+    let mut all: Vec<Finding> = Vec::new();
+    for finding in findings {
+        let minimum = |f: &Finding| f.fixes.first().map(|fix| fix.summary.clone());
+        let same = |f: &&mut Finding| {
+            f.id == "driver-too-old" && f.id == finding.id && minimum(f) == minimum(&finding)
+        };
+        match all.iter_mut().find(same) {
+            Some(first) => {
+                first.subjects.extend(finding.subjects);
+                let runtime = finding.evidence.into_iter().take(1);
+                first.evidence.extend(runtime);
+            }
+            None => all.push(finding),
+        }
+    }
+    for finding in all
+        .iter_mut()
+        .filter(|f| f.id == "driver-too-old" && f.subjects.len() > 1)
+    {
+        let others = finding.subjects.len() - 1;
+        let Some(first) = finding.subjects.first() else {
+            continue;
+        };
+        let plural = if others == 1 { "file" } else { "files" };
+        let (before, after) = (
+            format!("{first}), "),
+            format!("{first} and {others} more {plural}), "),
+        );
+        finding.title = finding.title.replacen(&before, &after, 1);
+    }
+    all
 }
 
 /// A file that is not what it stands for.

@@ -127,8 +127,13 @@ impl Writer {
             1 => " (and 1 more)".to_owned(),
             n => format!(" (and {n} more)"),
         };
+        // The layer's name stands before the colon: "driver: 535.104.05 is too old", not "driver: driver 535.104.05".
+        let summary = verdict
+            .layer
+            .and_then(|layer| verdict.summary.strip_prefix(&format!("{layer} ")))
+            .unwrap_or(&verdict.summary);
         let label = self.paint(&label, style);
-        let _ = writeln!(self.text, "{label}{}{others}\n", terminal(&verdict.summary));
+        let _ = writeln!(self.text, "{label}{}{others}\n", terminal(summary));
     }
 
     fn file(&mut self, file: &File, is_wrong: bool, brief: bool) {
