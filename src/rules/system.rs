@@ -113,6 +113,17 @@ fn device_node_eperm(ctx: &Ctx<'_>) -> Outcome {
             ),
         );
     }
+    let service = ctx.facts.system.unit.value().filter(|unit| {
+        unit.rsplit_once('.')
+            .is_some_and(|(_, kind)| kind == "service")
+    });
+    if let Some(unit) = service {
+        finding = finding.evidence(
+            "this process belongs to",
+            unit.clone(),
+            ctx.facts.system.unit.source(),
+        );
+    }
     let finding = with_cu_init(ctx, finding);
     Outcome::found([finding.fix(verified(
         ctx,

@@ -168,12 +168,14 @@ pub(super) fn gpu_too_new_for_branch(ctx: &Ctx<'_>) -> Outcome {
         return Outcome::Clean;
     };
     // The first branch of a chip is read from lists that may lag behind what the driver does: the host has to confirm.
+    // A module that does not load where this is its only GPU confirms it too.
+    let not_loaded = ctx.module_loaded() == Some(false);
     let affected: Vec<_> = known_gpus(ctx)
         .into_iter()
         .filter(|(device, arch)| {
             arch.first_driver_branch
                 .is_some_and(|first| version.major() < first)
-                && not_driven(ctx, device)
+                && (not_driven(ctx, device) || (not_loaded && device.driver.is_absent()))
         })
         .collect();
     let Some(first) = affected
