@@ -22,6 +22,9 @@ use crate::facts::{Calls, Facts, Reading, SCHEMA, Scope};
 use crate::redact::{self, Secrets};
 use crate::sysroot::Sysroot;
 
+/// PATH where nobody set one.
+const DEFAULT_PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
+
 /// What is to be looked at, and how. The caller reads its own environment; probes take it as data.
 #[derive(Debug)]
 pub struct Request {
@@ -57,7 +60,11 @@ pub struct Request {
 pub fn take(request: &Request) -> Facts {
     let sysroot = &request.sysroot;
     let mut problems = Vec::new();
-    let env = request.environment.clone().unwrap_or_default();
+    // Another root has no caller: what its own login would have counts, and that is the default PATH alone.
+    let env = request
+        .environment
+        .clone()
+        .unwrap_or_else(|| BTreeMap::from([("PATH".to_owned(), DEFAULT_PATH.to_owned())]));
 
     let mut facts = Facts {
         schema: SCHEMA.to_owned(),
