@@ -69,8 +69,9 @@ impl Live {
             .arg(CHILD_ARGUMENT)
             .stdin(Stdio::from(OwnedFd::from(theirs)))
             .stdout(output)
-            // Shims that share out GPUs talk there and work: only what stands in a program's own output is odd.
-            .stderr(Stdio::null());
+            // Shims that share out GPUs talk there and work: only what stands in a program's own output is odd. Memory
+            // takes it too, so that not even /dev/null is opened for writing.
+            .stderr(printed_file().map_or_else(|_| Stdio::null(), Stdio::from));
         for (name, value) in &ask.env {
             match value {
                 Some(value) => command.env(name, value),
