@@ -36,6 +36,8 @@ pub struct DriverFacts {
     pub majors: Reading<Vec<CharMajor>>,
     /// GPUs that the loaded module lists (`/proc/driver/nvidia/gpus`).
     pub gpus: Reading<Vec<DriverGpu>>,
+    /// MIG instances that exist, by the driver's capability files; present and empty where there are none.
+    pub mig_instances: Reading<Vec<MigInstance>>,
     /// `/proc/driver/nvidia/params`.
     pub params: Reading<BTreeMap<String, String>>,
     /// The copies of libcuda, the one that the loader takes first.
@@ -299,6 +301,18 @@ pub struct DriverGpu {
     pub firmware: String,
     /// Whether an option excludes it.
     pub excluded: bool,
+}
+
+/// A GPU instance or a compute instance of MIG.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(default)]
+pub struct MigInstance {
+    /// `gpu0/gi2`, `gpu0/gi2/ci0`: the GPU by its device minor.
+    pub name: String,
+    /// Minor number of its node in /dev/nvidia-caps.
+    pub minor: u32,
+    /// The capability file.
+    pub source: String,
 }
 
 /// One copy of a driver library.

@@ -117,18 +117,27 @@ pub struct User {
 }
 
 impl User {
+    /// Whether mode bits let this user read a node. Root always may.
+    pub fn may_read(&self, mode: u32, uid: u32, gid: u32) -> bool {
+        self.bits(mode, uid, gid) & 0o4 != 0
+    }
+
     /// Whether mode bits let this user open a node for reading and writing. Root always may.
     pub fn may_read_write(&self, mode: u32, uid: u32, gid: u32) -> bool {
-        let bits = if self.uid == 0 {
-            return true;
+        self.bits(mode, uid, gid) & 0o6 == 0o6
+    }
+
+    /// The permission bits that apply to this user.
+    fn bits(&self, mode: u32, uid: u32, gid: u32) -> u32 {
+        if self.uid == 0 {
+            0o7
         } else if self.uid == uid {
             mode >> 6
         } else if self.gid == gid || self.groups.contains(&gid) {
             mode >> 3
         } else {
             mode
-        };
-        bits & 0o6 == 0o6
+        }
     }
 }
 

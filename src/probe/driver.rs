@@ -7,7 +7,8 @@
 
 use crate::facts::{
     DeviceNode, DiskModule, DkmsTree, DriverFacts, FabricManager, Facts, FileKind, Flavour,
-    GspFirmware, LibraryCopy, LoadedModule, NvidiaModprobe, ProcVersion, ReachedBy, Reading,
+    GspFirmware, LibraryCopy, LoadedModule, MigInstance, NvidiaModprobe, ProcVersion, ReachedBy,
+    Reading,
 };
 use crate::probe::consumer::has_extension;
 use crate::probe::loader::{Found, Loader, is_library_name};
@@ -337,6 +338,7 @@ pub(super) fn probe(sysroot: &Sysroot, facts: &mut Facts) {
             };
             addresses.iter().filter_map(information).collect()
         });
+    driver.mig_instances = mig_instances(sysroot);
     driver.modprobe = modprobe(sysroot);
     driver.dkms = dkms(sysroot);
     if let Some(release) = &release {
@@ -418,6 +420,42 @@ fn agreed_version(driver: &DriverFacts) -> Option<Version> {
         .chain(driver.libnvidia_ml.items())
         .any(|c| c.chosen);
     (any && agrees(&driver.libcuda) && agrees(&driver.libnvidia_ml)).then(|| loaded.clone())
+}
+
+/// MIG instances: the folders below `capabilities/gpuN/mig`. The table of minors lists every possible one instead.
+fn mig_instances(sysroot: &Sysroot) -> Reading<Vec<MigInstance>> {
+    const CAPABILITIES: &str = "/proc/driver/nvidia/capabilities";
+    let numbered = |name: &str, prefix: &str| {
+        name.strip_prefix(prefix)
+            .is_some_and(|n| !n.is_empty() && n.bytes().all(|b| b.is_ascii_digit()))
+    };
+    let mut instances = Vec::new();
+    let mut add = |name: String, dir: &str| {
+        let source = join(dir, "access");
+        let minor = sysroot.text(&source).value().and_then(|text| {
+            text.lines()
+                .find_map(|line| line.strip_prefix("DeviceFileMinor:")?.trim().parse().ok())
+        });
+        if let Some(minor) = minor {
+            instances.push(MigInstance {
+                name,
+                minor,
+                source,
+            });
+        }
+    };
+    let gpus = sysroot.list(CAPABILITIES, |name| numbered(name, "gpu"));
+    for gpu in gpus.items() {
+        let mig = format!("{CAPABILITIES}/{gpu}/mig");
+        for gi in sysroot.list(&mig, |name| numbered(name, "gi")).items() {
+            let dir = join(&mig, gi);
+            add(format!("{gpu}/{gi}"), &dir);
+            for ci in sysroot.list(&dir, |name| numbered(name, "ci")).items() {
+                add(format!("{gpu}/{gi}/{ci}"), &join(&dir, ci));
+            }
+        }
+    }
+    gpus.map(|_| instances)
 }
 
 /// A socket, where there is one.

@@ -3,6 +3,7 @@
 
 mod calls;
 mod fabric;
+mod firmware;
 mod level;
 mod library;
 mod module;
@@ -55,8 +56,12 @@ const INIT_FAILS: &[&str] = &[
     "device-node-missing",
     "device-node-wrong-major",
     "uvm-missing",
-    "fabric-manager-absent",
     "fabric-manager-version",
+    "fabric-manager-absent",
+    "gsp-firmware-disabled",
+    "gsp-firmware-missing",
+    "gpu-excluded",
+    "mig-device-node-missing",
     "cuda-visible-devices-hides-all",
 ];
 
@@ -215,6 +220,15 @@ pub(super) static RULES: &[Rule] = &[
         check: supported::gpu_dropped_by_branch,
     },
     Rule {
+        id: "gpu-excluded",
+        layer: Driver,
+        severity: Error,
+        need: Need::Detail,
+        follows_from: &[],
+        page: include_str!("../pages/gpu-excluded.md"),
+        check: firmware::gpu_excluded,
+    },
+    Rule {
         id: "gpu-held-by-other-driver",
         layer: Driver,
         severity: Error,
@@ -239,6 +253,24 @@ pub(super) static RULES: &[Rule] = &[
         check: supported::gpu_too_new_for_branch,
     },
     Rule {
+        id: "gsp-firmware-disabled",
+        layer: Driver,
+        severity: Error,
+        need: Need::Detail,
+        follows_from: &[],
+        page: include_str!("../pages/gsp-firmware-disabled.md"),
+        check: firmware::gsp_firmware_disabled,
+    },
+    Rule {
+        id: "gsp-firmware-missing",
+        layer: Driver,
+        severity: Error,
+        need: Need::Detail,
+        follows_from: &["gsp-firmware-disabled"],
+        page: include_str!("../pages/gsp-firmware-missing.md"),
+        check: firmware::gsp_firmware_missing,
+    },
+    Rule {
         id: "libcuda-missing",
         layer: Driver,
         severity: Error,
@@ -255,6 +287,15 @@ pub(super) static RULES: &[Rule] = &[
         follows_from: &[],
         page: include_str!("../pages/libcuda-stub.md"),
         check: library::libcuda_stub,
+    },
+    Rule {
+        id: "mig-device-node-missing",
+        layer: Driver,
+        severity: Error,
+        need: Need::Detail,
+        follows_from: &[],
+        page: include_str!("../pages/mig-device-node-missing.md"),
+        check: firmware::mig_device_node_missing,
     },
     Rule {
         id: "module-blacklisted",
