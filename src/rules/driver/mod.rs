@@ -266,7 +266,7 @@ pub(super) static RULES: &[Rule] = &[
         layer: Driver,
         severity: Error,
         need: Need::Detail,
-        follows_from: &["gsp-firmware-disabled"],
+        follows_from: &["open-module-unsupported-gpu", "gsp-firmware-disabled"],
         page: include_str!("../pages/gsp-firmware-missing.md"),
         check: firmware::gsp_firmware_missing,
     },
