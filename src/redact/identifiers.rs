@@ -12,6 +12,12 @@ const GROUPS: [usize; 5] = [8, 4, 4, 4, 12];
 /// The shortest abbreviation that is taken for one of a UUID seen elsewhere in the text.
 const SHORTEST_KNOWN: usize = 4;
 
+/// Vendor GUIDs of EFI variables, the same on every machine: the UEFI specification's own, and shim's.
+const PUBLIC: [&str; 2] = [
+    "8be4df6193ca11d2aa0d00e098032b8c",
+    "605dab50e0464300abb63dd810dd8b23",
+];
+
 impl Redactor {
     /// Remembers the UUIDs of GPUs and MIG instances, so that an abbreviation that comes earlier gets the same name.
     pub(super) fn survey_uuids(&mut self, text: &str) {
@@ -52,7 +58,9 @@ impl Redactor {
                 Some("MIG") => Some(Kind::Mig),
                 _ => None,
             };
-            if let Some(hex) = rest.get(..GROUPS.len()).and_then(uuid) {
+            let whole = rest.get(..GROUPS.len()).and_then(uuid);
+            if let Some(hex) = whole.filter(|hex| kind.is_some() || !PUBLIC.contains(&hex.as_str()))
+            {
                 if kind.is_some() {
                     out.pop();
                 }
