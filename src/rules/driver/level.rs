@@ -183,11 +183,7 @@ fn finding(
 
 /// Both ways out, and the third where the GPU is eligible: driver, older runtime, compat package.
 fn fixes(ctx: &Ctx<'_>, finding: Finding, t: &TooOld<'_>, has: &Version, needs: &str) -> Finding {
-    let older = format!(
-        "take a build for {} instead: {}",
-        ctx.matrix.newest_runtime_for_level(has.cuda_level()),
-        older_build(ctx, t, has)
-    );
+    let older = format!("take {}", older_build(ctx, t, has));
     let older = Fix::at(
         if t.copy
             .reached_by
@@ -266,6 +262,7 @@ fn older_build(ctx: &Ctx<'_>, t: &TooOld<'_>, has: &Version) -> String {
         .copy
         .reached_by
         .contains(&crate::facts::ReachedBy::Environment);
+    let runs = ctx.matrix.newest_runtime_for_level(has.cuda_level());
     let torch = ctx
         .facts
         .consumer
@@ -275,16 +272,10 @@ fn older_build(ctx: &Ctx<'_>, t: &TooOld<'_>, has: &Version) -> String {
         .find(|d| d.name == "torch");
     match torch {
         Some(torch) if own => format!(
-            "a build of torch for CUDA {}.x in place of {} {}",
-            has.major(),
-            torch.name,
-            torch.version
+            "a build of torch for {runs} in place of {} {}",
+            torch.name, torch.version
         ),
-        _ if own => format!(
-            "packages for CUDA {}.x in {}",
-            has.major(),
-            ctx.facts.consumer.what
-        ),
-        _ => format!("programs and a toolkit of CUDA {}.x", has.major()),
+        _ if own => format!("packages for {runs} in {} instead", ctx.facts.consumer.what),
+        _ => format!("programs and a toolkit of {runs} instead"),
     }
 }
