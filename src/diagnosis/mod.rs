@@ -71,6 +71,13 @@ pub struct LayerState {
     pub reason: Option<String>,
 }
 
+impl LayerState {
+    /// Whether this version looks at the layer at all.
+    pub fn examined(&self) -> bool {
+        !NOT_EXAMINED.contains(&self.layer)
+    }
+}
+
 /// Everything that a report renders.
 #[derive(Clone, Debug)]
 pub struct Diagnosis {

@@ -88,7 +88,7 @@ pub(super) fn find(
                 .any(|site| sysroot.exists(&join(site, "nvidia")));
         if has_cuda {
             chosen = Some(Consumer {
-                what: format!("python3 on PATH ({python})"),
+                what: python,
                 ..found
             });
         }
@@ -96,7 +96,7 @@ pub(super) fn find(
     let mut consumer = chosen.unwrap_or_else(|| Consumer {
         kind: ConsumerKind::Machine,
         what: "this machine".to_owned(),
-        why: "no environment is active, and python3 on PATH brings nothing of CUDA".to_owned(),
+        why: "no environment is active, and python3 on PATH has no CUDA packages".to_owned(),
         prefix: Reading::absent("$VIRTUAL_ENV, $CONDA_PREFIX, ./.venv, python3 on PATH"),
         frameworks: Reading::present(Vec::new(), "no environment"),
         ..Consumer::default()
