@@ -71,13 +71,6 @@ pub struct LayerState {
     pub reason: Option<String>,
 }
 
-impl LayerState {
-    /// Whether this version looks at the layer at all.
-    pub fn examined(&self) -> bool {
-        !NOT_EXAMINED.contains(&self.layer)
-    }
-}
-
 /// Everything that a report renders.
 #[derive(Clone, Debug)]
 pub struct Diagnosis {
@@ -92,7 +85,7 @@ pub struct Diagnosis {
 }
 
 /// Layers that no rule and no probe of this version looks at.
-const NOT_EXAMINED: &[Layer] = &[Layer::Libraries, Layer::Framework, Layer::Toolchain];
+pub const NOT_EXAMINED: &[Layer] = &[Layer::Libraries, Layer::Framework, Layer::Toolchain];
 
 /// Runs the rules and links what they find.
 pub fn diagnose(facts: &Facts, matrix: &Matrix, expect_gpu: bool) -> Diagnosis {

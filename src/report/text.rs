@@ -8,7 +8,7 @@ use owo_colors::{OwoColorize as _, Style};
 
 use super::Report;
 use super::escape::terminal;
-use crate::diagnosis::{LayerState, Status};
+use crate::diagnosis::{LayerState, NOT_EXAMINED, Status};
 use crate::facts::Calls;
 use crate::finding::{Evidence, Finding, Fix, Severity};
 use crate::sysroot::file_name;
@@ -211,7 +211,7 @@ impl Writer {
             .diagnosis
             .layers
             .iter()
-            .partition(|state| state.examined());
+            .partition(|state| !NOT_EXAMINED.contains(&state.layer));
         for state in examined {
             self.layer(report, state);
         }
@@ -248,9 +248,11 @@ impl Writer {
     /// One layer: its state, its name, what is there.
     fn layer(&mut self, report: &Report<'_>, state: &LayerState) {
         let (word, style) = match state.status {
+            // What follows from a fault elsewhere is not a fault of its own, and not well either.
+            Status::Ok | Status::Absent | Status::Fault if only_suffers(report, state) => {
+                ("affected", Style::new().yellow())
+            }
             Status::Ok => ("ok", Style::new().green()),
-            // What follows from a fault elsewhere is not a fault of its own.
-            Status::Fault if !has_root(report, state) => ("affected", Style::new().yellow()),
             Status::Fault => ("FAULT", Style::new().red().bold()),
             Status::Warning => ("warning", Style::new().yellow()),
             Status::Absent => ("-", Style::new().dimmed()),
@@ -361,7 +363,11 @@ impl Writer {
             };
             if keys.contains(&cause) && follower.severity > Severity::Note {
                 keys.push(&follower.key);
-                self.paragraph("  hence: ", "         ", &follower.title);
+                self.paragraph(
+                    "  hence: ",
+                    "         ",
+                    &format!("{} [{}]", follower.title, follower.id),
+                );
             }
         }
     }
@@ -408,13 +414,15 @@ impl Writer {
     }
 }
 
-/// Whether something in this layer is at fault by itself.
-fn has_root(report: &Report<'_>, state: &LayerState) -> bool {
-    report
+/// Whether what is broken in this layer follows from other faults.
+fn only_suffers(report: &Report<'_>, state: &LayerState) -> bool {
+    let errors = report
         .diagnosis
         .findings
         .iter()
-        .any(|f| f.layer == state.layer && f.severity == Severity::Error && f.caused_by.is_none())
+        .filter(|f| f.layer == state.layer && f.severity == Severity::Error);
+    let (follow, roots): (Vec<_>, Vec<_>) = errors.partition(|f| f.caused_by.is_some());
+    roots.is_empty() && !follow.is_empty()
 }
 
 /// Where a piece of evidence was read, without what the lines before it say: `None` where the value is that very path,

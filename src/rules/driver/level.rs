@@ -262,7 +262,6 @@ fn older_build(ctx: &Ctx<'_>, t: &TooOld<'_>, has: &Version) -> String {
         .copy
         .reached_by
         .contains(&crate::facts::ReachedBy::Environment);
-    let runs = ctx.matrix.newest_runtime_for_level(has.cuda_level());
     let torch = ctx
         .facts
         .consumer
@@ -270,12 +269,13 @@ fn older_build(ctx: &Ctx<'_>, t: &TooOld<'_>, has: &Version) -> String {
         .items()
         .iter()
         .find(|d| d.name == "torch");
+    let runs = ctx.matrix.newest_runtime_for_level(has.cuda_level());
     match torch {
         Some(torch) if own => format!(
             "a build of torch for {runs} in place of {} {}",
             torch.name, torch.version
         ),
-        _ if own => format!("packages for {runs} in {} instead", ctx.facts.consumer.what),
-        _ => format!("programs and a toolkit of {runs} instead"),
+        _ if own => format!("packages for {runs} in {}", ctx.facts.consumer.what),
+        _ => format!("programs and a toolkit of {runs}"),
     }
 }

@@ -754,21 +754,17 @@ pub(in crate::rules) fn mismatch(ctx: &Ctx<'_>) -> Outcome {
             finding = finding.evidence("empty file", broken.path.clone(), "0 bytes");
         }
     }
-    let refused = |code: Option<i64>| code.filter(|code| *code != 0);
-    for (call, answer, answers) in [
+    for (call, answers, code, name) in [
         (
             "cuInit",
-            refused(ctx.cu_init()).map(cuda_code),
             ctx.cuda_answers(),
+            ctx.cu_init(),
+            cuda_code as fn(i64) -> String,
         ),
-        (
-            "nvmlInit",
-            refused(ctx.nvml_init()).map(nvml_code),
-            ctx.nvml_answers(),
-        ),
+        ("nvmlInit", ctx.nvml_answers(), ctx.nvml_init(), nvml_code),
     ] {
-        if let (Some(answer), Some(answers)) = (answer, answers) {
-            finding = finding.evidence(call, answer, answers.path.clone());
+        if let (Some(answers), Some(code)) = (answers, code.filter(|c| *c != 0)) {
+            finding = finding.evidence(call, name(code), answers.path.clone());
         }
     }
     if let Some(line) = ctx
