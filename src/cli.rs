@@ -12,9 +12,23 @@ use crate::finding::Severity;
 #[command(
     name = "gpudoctor",
     version,
+    max_term_width = 80,
     args_conflicts_with_subcommands = true,
     disable_help_subcommand = true,
-    after_help = "Without a command it checks this machine.\n\nExamples:\n  gpudoctor                                the layer at fault, and what mends it\n  gpudoctor --python-env .venv             as that environment would see it\n  gpudoctor --expect-gpu                   fail where there is no GPU\n  gpudoctor snapshot -o host.json          what was seen, to be judged elsewhere\n  gpudoctor --from host.json               judge it\n\nExit status: 0 nothing wrong, 1 a fault, 2 the call was wrong or an input unreadable."
+    override_usage = "gpudoctor [OPTIONS]\n       gpudoctor <COMMAND> [OPTIONS]",
+    after_help = "\
+Without a command it checks this machine. It changes nothing.
+
+Examples:
+  gpudoctor                        which layer is at fault, and what mends it
+  gpudoctor --python-env .venv     the same for programs of that environment
+  gpudoctor --expect-gpu           fail where there is no GPU
+  gpudoctor snapshot -o host.json  write down what was seen, without names
+  gpudoctor --from host.json       judge it here or on any other machine
+  gpudoctor explain --list         what it can find, and what that means
+
+Exit status: 0 nothing is wrong, 1 something is (see --fail-on),
+             2 the call was wrong or an input could not be read"
 )]
 pub struct Cli {
     /// The command; without one, `check`.
@@ -29,46 +43,60 @@ pub struct Cli {
 #[derive(Debug, Subcommand)]
 pub enum Command {
     /// Walk the layers of this machine and report which is at fault
-    #[command(
-        after_help = "Examples:\n  gpudoctor check --format json\n  gpudoctor check --root /mnt/image        a machine's disk, read and never run\n  gpudoctor check --static                 load no vendor library, open no device"
-    )]
+    #[command(after_help = "\
+Examples:
+  gpudoctor check --format json
+  gpudoctor check --root /mnt/image  a machine's disk: read, and never run
+  gpudoctor check --static           load no vendor library, open no device
+  gpudoctor check --from host.json   a snapshot or a report of any machine")]
     Check(CheckArgs),
     /// Write down what was seen, as a file that any machine can judge
-    #[command(
-        after_help = "Example:\n  gpudoctor snapshot -o host.json && gpudoctor check --from host.json"
-    )]
+    #[command(after_help = "\
+The file is JSON without host, user and home names, addresses, serial numbers
+and UUIDs.
+
+Examples:
+  gpudoctor snapshot -o host.json
+  gpudoctor snapshot | ssh desk gpudoctor --from -")]
     Snapshot(SnapshotArgs),
     /// Show the report of a bundled sick host, so that anybody sees one without a GPU
-    #[command(
-        after_help = "Examples:\n  gpudoctor demo\n  gpudoctor demo uvm-missing --format markdown"
-    )]
+    #[command(after_help = "\
+Examples:
+  gpudoctor demo --list
+  gpudoctor demo uvm-missing
+  gpudoctor demo --format markdown")]
     Demo(DemoArgs),
     /// Print the JSON Schema of the report
     #[command(after_help = "Example:\n  gpudoctor schema > gpudoctor.report.schema.json")]
     Schema,
-    /// Explain a finding: what it means, how it is detected, causes and fixes
-    #[command(
-        after_help = "Examples:\n  gpudoctor explain driver-too-old\n  gpudoctor explain --list"
-    )]
+    /// Say what a finding means, how it is detected, what causes and what mends it
+    #[command(after_help = "\
+Examples:
+  gpudoctor explain driver-too-old
+  gpudoctor explain --list
+
+Exit status: 0 it is explained, 1 nothing is known about it")]
     Explain(ExplainArgs),
 }
 
 /// Where to look, and how.
 #[derive(Args, Clone, Debug, Default)]
+#[command(next_help_heading = "Where to look, and how")]
 pub struct LookArgs {
-    /// Read DIR as the root of a machine; nothing in it is run, and links in it never lead out of it
+    /// Look at the disk of a machine that is mounted at DIR instead: it is read, nothing in it is run, and no link in
+    /// it leads out
     #[arg(long, value_name = "DIR")]
     pub root: Option<PathBuf>,
-    /// Examine this Python or conda environment instead of the active one
+    /// Judge what programs of this Python or conda environment get, instead of the active one
     #[arg(long, value_name = "PREFIX")]
     pub python_env: Option<PathBuf>,
     /// Load no vendor library and open no device: judge by files alone
     #[arg(long = "static", conflicts_with = "probe")]
     pub load_nothing: bool,
-    /// Call the driver's init functions even where no driver seems loaded
+    /// Ask the driver's libraries to start even where no driver seems loaded
     #[arg(long)]
     pub probe: bool,
-    /// How long a call into a vendor library may take
+    /// How long a call into a vendor library may take before it counts as hanging
     #[arg(long, value_name = "SECONDS", default_value = "30", value_parser = clap::value_parser!(u64).range(1..=3600))]
     pub timeout: u64,
     /// Keep host names, users, serials, addresses and UUIDs in the output
@@ -82,35 +110,65 @@ pub struct CheckArgs {
     /// Where to look, and how.
     #[command(flatten)]
     pub look: LookArgs,
-    /// Judge a snapshot or a JSON report instead of this machine
+    /// Judge a snapshot or a JSON report instead of this machine; `-` reads it from standard input
     #[arg(long, value_name = "FILE", conflicts_with_all = ["root", "python_env", "load_nothing", "probe"])]
     pub from: Option<PathBuf>,
-    /// Tables that add rows to the bundled compatibility matrix
-    #[arg(long, value_name = "DIR")]
+    /// Add the rows of the tables in DIR to the bundled compatibility matrix
+    #[arg(long, value_name = "DIR", help_heading = "How to judge")]
     pub matrix: Option<PathBuf>,
     /// A GPU must be here: its absence is an error
-    #[arg(long)]
+    #[arg(long, help_heading = "How to judge")]
     pub expect_gpu: bool,
     /// Look at these layers only: hardware, system, driver, container, runtime, application
-    #[arg(long, value_name = "LAYERS", value_delimiter = ',')]
+    #[arg(
+        long,
+        value_name = "LAYERS",
+        value_delimiter = ',',
+        help_heading = "How to judge"
+    )]
     pub only: Vec<Layer>,
     /// List a finding, by id or key, as ignored and do not count it; may be repeated
-    #[arg(long, value_name = "ID")]
+    #[arg(long, value_name = "ID", help_heading = "How to judge")]
     pub ignore: Vec<String>,
-    /// From which severity on the exit status is 1
-    #[arg(long, value_name = "SEVERITY", value_enum, default_value_t)]
+    /// What makes the exit status 1: an `error`, also a `warning`, also what is `unknown`, or `never` anything
+    #[arg(
+        long,
+        value_name = "WHAT",
+        value_enum,
+        default_value_t,
+        hide_possible_values = true,
+        help_heading = "How to judge"
+    )]
     pub fail_on: FailOn,
-    /// How to write the report
-    #[arg(long, value_enum, default_value_t)]
+    /// `text` for people, `markdown` for a ticket, or `json` for programs
+    #[arg(
+        long,
+        value_enum,
+        default_value_t,
+        hide_possible_values = true,
+        help_heading = "How to report"
+    )]
     pub format: Format,
-    /// Write only what is wrong
-    #[arg(short, long, conflicts_with = "verbose")]
+    /// Write only what is wrong, and nothing where nothing is
+    #[arg(
+        short,
+        long,
+        conflicts_with = "verbose",
+        help_heading = "How to report"
+    )]
     pub quiet: bool,
-    /// Write all evidence
-    #[arg(short, long)]
+    /// Write all evidence, notes, and what could not be seen
+    #[arg(short, long, help_heading = "How to report")]
     pub verbose: bool,
-    /// Whether to colour the report
-    #[arg(long, value_name = "WHEN", value_enum, default_value_t)]
+    /// `always`, `never`, or `auto`: on a terminal, unless `NO_COLOR` is set
+    #[arg(
+        long,
+        value_name = "WHEN",
+        value_enum,
+        default_value_t,
+        hide_possible_values = true,
+        help_heading = "How to report"
+    )]
     pub color: Color,
 }
 
@@ -120,8 +178,8 @@ pub struct SnapshotArgs {
     /// Where to look, and how.
     #[command(flatten)]
     pub look: LookArgs,
-    /// Where to write it; standard output without this
-    #[arg(short, long, value_name = "FILE")]
+    /// Write it to FILE instead of standard output
+    #[arg(short, long, value_name = "FILE", help_heading = "How to report")]
     pub output: Option<PathBuf>,
 }
 
@@ -147,10 +205,10 @@ pub struct DemoArgs {
 /// `gpudoctor explain`.
 #[derive(Args, Clone, Debug)]
 pub struct ExplainArgs {
-    /// A finding's id
+    /// The id of a finding, as it stands in a report
     #[arg(value_name = "ID", required_unless_present = "list")]
     pub what: Option<String>,
-    /// List all ids
+    /// List all findings that this version knows
     #[arg(long, conflicts_with = "what")]
     pub list: bool,
 }

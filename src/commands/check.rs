@@ -80,6 +80,7 @@ fn render(
                 color: terminal::color(args.color),
                 verbose: args.verbose,
                 quiet: args.quiet,
+                wrap_answer: terminal::is_terminal(),
             },
         )),
     }

@@ -61,6 +61,35 @@ pub fn complain(error: &Error) {
     terminal::say(&error.to_string());
 }
 
+/// Answers a command line that asks for help or the version, or that cannot be understood; the exit code. What is wrong
+/// is said in one line, as all complaints are.
+pub fn refuse(error: &clap::Error) -> u8 {
+    if !error.use_stderr() {
+        return match error.print() {
+            Err(e) if e.kind() != io::ErrorKind::BrokenPipe => {
+                complain(&Error::Output(e));
+                2
+            }
+            _ => 0,
+        };
+    }
+    complain(&Error::Usage(one_line(&error.render().to_string())));
+    2
+}
+
+/// The parser's message without its label, its usage line and its advice to look at the help.
+fn one_line(message: &str) -> String {
+    let said: Vec<&str> = message
+        .lines()
+        .map(str::trim)
+        .take_while(|line| !line.starts_with("Usage:") && !line.starts_with("For more information"))
+        .filter(|line| !line.is_empty())
+        .map(|line| line.strip_prefix("error: ").unwrap_or(line))
+        .collect();
+    let said = said.join("; ").replace(":; ", ": ").replace("; [", " [");
+    format!("{said} (see `gpudoctor --help`)")
+}
+
 /// Takes a snapshot as the options say.
 fn look(args: &LookArgs) -> Result<Facts, Error> {
     let live = args.root.is_none();

@@ -29,14 +29,19 @@ pub(super) fn color(when: Color) -> bool {
         Color::Auto => {
             let refused = std::env::var_os("NO_COLOR").is_some_and(|v| !v.is_empty());
             let dumb = std::env::var_os("TERM").is_none_or(|term| term == "dumb");
-            !refused && !dumb && std::io::stdout().is_terminal()
+            !refused && !dumb && is_terminal()
         }
     }
 }
 
+/// Whether standard output is a terminal.
+pub(super) fn is_terminal() -> bool {
+    std::io::stdout().is_terminal()
+}
+
 /// The width to wrap at.
 pub(super) fn width() -> usize {
-    if std::io::stdout().is_terminal() {
+    if is_terminal() {
         rustix::termios::tcgetwinsize(std::io::stdout())
             .map_or(WIDTH, |size| usize::from(size.ws_col))
             .clamp(40, WIDEST)

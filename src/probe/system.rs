@@ -42,7 +42,7 @@ pub(super) fn probe(sysroot: &Sysroot, request: &Request, driver: &DriverFacts) 
         other => other,
     };
     let user = match &request.user {
-        Some(user) => Reading::present(user.clone(), "geteuid"),
+        Some(user) => Reading::present(user.clone(), "geteuid, getgroups"),
         None => Reading::unreadable("not recorded: another root is read"),
     };
     let wsl = match &kernel_release {

@@ -302,6 +302,36 @@ impl Ctx<'_> {
         fix
     }
 
+    /// The same where the distribution's driver is of this branch: another branch's packages would undo the advice.
+    pub(super) fn with_branch_commands(&self, fix: Fix, purpose: Purpose, branch: u32) -> Fix {
+        let os = self.facts.system.os.value();
+        let row = os.and_then(|os| {
+            self.matrix
+                .distro_packages(&os.id, &[], &os.version_id, purpose)
+        });
+        if row.is_some_and(|row| row.driver_branch == Some(branch)) {
+            self.with_distro_commands(fix, purpose)
+        } else {
+            fix
+        }
+    }
+
+    /// What packages are called here or in a relative of this distribution, for prose.
+    pub(super) fn distro_package_names(&self, purpose: Purpose) -> Option<String> {
+        let os = self.facts.system.os.value()?;
+        let release = self.facts.system.kernel_release.value()?;
+        let row = self
+            .matrix
+            .distro_packages(&os.id, &os.id_like, &os.version_id, purpose)?;
+        let names: Vec<String> = row
+            .packages
+            .iter()
+            .map(|name| name.replace("{release}", release))
+            .collect();
+        (!names.is_empty() && !names.iter().any(|name| name.contains('{')))
+            .then(|| in_words(&names))
+    }
+
     /// Whether the running system is one whose driver is not installed by hand in it: a container, WSL, Jetson, an
     /// immutable distribution. There a fix says in words who does it.
     pub(super) fn hands_off(&self) -> Option<&'static str> {
@@ -315,6 +345,10 @@ impl Ctx<'_> {
             return Some("with a newer JetPack, which brings the driver");
         }
         let os = self.facts.system.os.value()?;
+        // An appliance that calls itself `debian`.
+        if os.pretty_name.starts_with("TrueNAS") {
+            return Some("in the settings of this appliance, whose system is an image");
+        }
         match (os.id.as_str(), os.variant_id.as_str()) {
             ("nixos", _) => Some("in the NixOS configuration (hardware.nvidia.package)"),
             (_, "silverblue" | "kinoite" | "coreos" | "iot" | "bluefin" | "bazzite") => {

@@ -1,5 +1,7 @@
 //! The kernel module: installed, built, allowed, loaded, and of one version with user space.
 
+use std::fmt::Write as _;
+
 use crate::facts::{DiskModule, Layer, LibraryCopy, Reading};
 use crate::finding::{Finding, Fix, Severity};
 use crate::matrix::Purpose;
@@ -334,9 +336,12 @@ pub(super) fn module_not_built(ctx: &Ctx<'_>) -> Outcome {
     if no_headers {
         fix = ctx.with_distro_commands(fix, Purpose::KernelHeaders);
         if fix.commands.is_empty() {
-            fix.summary.push_str(
-                " (the package is called linux-headers, kernel-devel or kernel-default-devel)",
-            );
+            let package = ctx
+                .distro_package_names(Purpose::KernelHeaders)
+                .unwrap_or_else(|| {
+                    "linux-headers, kernel-devel or kernel-default-devel".to_owned()
+                });
+            let _ = write!(fix.summary, " (the package is called {package})");
         }
     }
     if !driver.dkms.items().is_empty() {
@@ -749,12 +754,17 @@ pub(in crate::rules) fn mismatch(ctx: &Ctx<'_>) -> Outcome {
             finding = finding.evidence("empty file", broken.path.clone(), "0 bytes");
         }
     }
-    for (call, code, text) in [
-        ("cuInit", ctx.cu_init(), ctx.cu_init().map(cuda_code)),
-        ("nvmlInit", ctx.nvml_init(), ctx.nvml_init().map(nvml_code)),
+    for (call, answers, code, name) in [
+        (
+            "cuInit",
+            ctx.cuda_answers(),
+            ctx.cu_init(),
+            cuda_code as fn(i64) -> String,
+        ),
+        ("nvmlInit", ctx.nvml_answers(), ctx.nvml_init(), nvml_code),
     ] {
-        if let (Some(text), Some(_)) = (text, code.filter(|c| *c != 0)) {
-            finding = finding.evidence(call, text, copy.path.clone());
+        if let (Some(answers), Some(code)) = (answers, code.filter(|c| *c != 0)) {
+            finding = finding.evidence(call, name(code), answers.path.clone());
         }
     }
     if let Some(line) = ctx
@@ -807,7 +817,7 @@ fn mismatch_fixes(
             ctx,
             Fix::at(Layer::Driver, "or unload the old modules and load the new ones, after everything that uses the GPU has ended")
                 .line("sudo rmmod nvidia_drm nvidia_modeset nvidia_uvm nvidia && sudo modprobe nvidia")
-                .cost("root, ends all GPU work")
+                .cost("root, no GPU work running")
                 .second("needs every process off the GPU, the display included"),
         ))
 }

@@ -243,7 +243,7 @@ pub(super) fn open_module_unsupported_gpu(ctx: &Ctx<'_>) -> Outcome {
         ctx,
         format!("install the proprietary module of {version} instead of the open one"),
     );
-    let fix = ctx.with_distro_commands(fix, Purpose::Driver);
+    let fix = ctx.with_branch_commands(fix, Purpose::Driver, version.major());
     let finding = finding.fix(fix);
     Outcome::found([if others > 0 {
         finding.fix(Fix::at(Layer::Hardware, "or take the older GPU out, if the others need the open module (Blackwell and newer do)").second("one module has to drive all GPUs of a machine"))
@@ -312,7 +312,7 @@ pub(super) fn proprietary_module_unsupported_gpu(ctx: &Ctx<'_>) -> Outcome {
         ctx,
         format!("install the open module of {version} instead of the proprietary one"),
     );
-    let fix = ctx.with_distro_commands(fix, Purpose::OpenModules);
+    let fix = ctx.with_branch_commands(fix, Purpose::OpenModules, version.major());
     Outcome::found([finding.fix(fix)])
 }
 
