@@ -95,23 +95,29 @@ pub fn diagnose(facts: &Facts, matrix: &Matrix, expect_gpu: bool) -> Diagnosis {
         expect_gpu,
     };
     let mut findings: Vec<Finding> = Vec::new();
-    let mut symptoms: Vec<(&Rule, Finding, String)> = Vec::new();
+    let mut symptoms: Vec<(&Rule, Finding, String, Need)> = Vec::new();
     let mut unknown: Vec<(&Rule, Vec<String>)> = Vec::new();
     for (rule, outcome) in rules::run(&ctx) {
         match outcome {
             Outcome::Found(found) => findings.extend(found),
-            Outcome::Symptom { finding, alone } => symptoms.push((rule, *finding, alone)),
+            Outcome::Symptom {
+                finding,
+                alone,
+                need,
+            } => symptoms.push((rule, *finding, alone, need)),
             Outcome::Unknown { missing } => unknown.push((rule, missing)),
             Outcome::Clean => {}
         }
     }
-    // A symptom that nothing explains is no finding: it is something that cannot be told, and the verdict says so.
+    // A symptom that nothing explains is no finding: it is something that cannot be told, and the verdict says so unless
+    // it was to be expected.
     let mut unexplained: Vec<(&Rule, String)> = Vec::new();
-    for (rule, finding, alone) in symptoms {
-        if cause_of(&finding, &findings).is_some() {
-            findings.push(finding);
-        } else {
-            unexplained.push((rule, alone));
+    let mut not_seen: Vec<String> = Vec::new();
+    for (rule, finding, alone, need) in symptoms {
+        match (cause_of(&finding, &findings), need) {
+            (Some(_), _) => findings.push(finding),
+            (None, Need::Verdict) => unexplained.push((rule, alone)),
+            (None, Need::Detail) => not_seen.push(alone),
         }
     }
     link(&mut findings);
@@ -124,7 +130,7 @@ pub fn diagnose(facts: &Facts, matrix: &Matrix, expect_gpu: bool) -> Diagnosis {
         .iter()
         .filter(|(rule, _)| rule.need == Need::Detail)
         .flat_map(|(_, missing)| missing.clone())
-        .fold(Vec::new(), |mut all, reason| {
+        .fold(not_seen, |mut all, reason| {
             if !all.contains(&reason) {
                 all.push(reason);
             }

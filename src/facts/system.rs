@@ -43,6 +43,9 @@ pub struct SystemFacts {
     pub tegra: Reading<Tegra>,
     /// The container this runs in; absent on a host.
     pub container: Reading<Container>,
+    /// The systemd service that gpudoctor itself runs under, without the name of its instance: `trainer.service`; absent
+    /// in a login session.
+    pub service: Reading<String>,
     /// The user who asked.
     pub user: Reading<User>,
     /// Names of groups by id, for the groups of the device nodes and of the user.

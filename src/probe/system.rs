@@ -82,6 +82,7 @@ pub(super) fn probe(sysroot: &Sysroot, request: &Request, driver: &DriverFacts) 
         virtualisation: virtualisation(sysroot),
         tegra: tegra(sysroot),
         container: container(sysroot, request),
+        service: service(sysroot),
         group_names: group_names(sysroot, user.value(), driver),
         packages: packages(sysroot),
         kernel_release,
@@ -352,6 +353,19 @@ fn is_injected(target: &str) -> bool {
         || target.contains("/libnvidia-")
         || target.contains("/libdxcore.so")
         || target.ends_with("/nvidia-smi")
+}
+
+/// The systemd service that this process runs under, by its cgroup: the last part of the path that names one.
+fn service(sysroot: &Sysroot) -> Reading<String> {
+    const PATH: &str = "/proc/self/cgroup";
+    match sysroot.text_up_to(PATH, 1 << 16) {
+        Reading::Present { value, .. } => proc::cgroup_service(&value).map_or_else(
+            || Reading::absent(PATH),
+            |service| Reading::present(service, PATH),
+        ),
+        Reading::Absent { source } => Reading::absent(source),
+        Reading::Unreadable { reason } => Reading::unreadable(reason),
+    }
 }
 
 /// Names of the groups that matter.

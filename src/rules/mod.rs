@@ -31,6 +31,8 @@ pub enum Outcome {
         finding: Box<Finding>,
         /// What cannot be told where nothing explains it.
         alone: String,
+        /// How much that matters then.
+        need: Need,
     },
     /// It is not so, and what was needed to say that could be read.
     Clean,

@@ -113,6 +113,9 @@ fn device_node_eperm(ctx: &Ctx<'_>) -> Outcome {
             ),
         );
     }
+    if let Reading::Present { value, source } = &ctx.facts.system.service {
+        finding = finding.evidence("systemd service of this process", value.clone(), source);
+    }
     let finding = with_cu_init(ctx, finding);
     Outcome::found([finding.fix(verified(
         ctx,

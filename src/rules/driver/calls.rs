@@ -3,8 +3,9 @@
 
 use crate::facts::{ChildEnd, Layer, LibraryAnswers};
 use crate::finding::{Finding, Fix, Severity};
+use crate::rules::driver::nodes::nodes_come_on_first_use;
 use crate::rules::stack::{cuda_code, nvml_code, verified};
-use crate::rules::{Ctx, Outcome};
+use crate::rules::{Ctx, Need, Outcome};
 use crate::sysroot::file_name;
 
 /// A call that takes longer than this is slow, in milliseconds.
@@ -160,22 +161,35 @@ pub(super) fn cuda_init_failed(ctx: &Ctx<'_>) -> Outcome {
     if !driver_here {
         return Outcome::found([finding(ctx, answers, code, Severity::Note)]);
     }
-    // The child is not allowed what a setuid helper would do for others: a missing node proves nothing then.
-    let symptom = |alone: String| Outcome::Symptom {
+    let symptom = |alone: String, need: Need| Outcome::Symptom {
         finding: Box::new(finding(ctx, answers, code, Severity::Error)),
         alone,
+        need,
     };
+    // The child is not allowed what a setuid helper would do for others: a missing node proves nothing then.
+    if let Some(how) = nodes_come_on_first_use(ctx) {
+        return symptom(
+            format!(
+                "whether CUDA works: cuInit answers {} while device nodes are missing, and {how}",
+                cuda_code(code)
+            ),
+            Need::Detail,
+        );
+    }
     if !ctx.all_nodes_open() {
-        return symptom(format!(
-            "why cuInit answers {}: not all device nodes could be opened by a restricted child",
-            cuda_code(code)
-        ));
+        return symptom(
+            format!(
+                "why cuInit answers {}: not all device nodes could be opened by a restricted child",
+                cuda_code(code)
+            ),
+            Need::Verdict,
+        );
     }
     if ctx.in_container() {
-        return symptom(format!(
-            "why cuInit answers {} in this container",
-            cuda_code(code)
-        ));
+        return symptom(
+            format!("why cuInit answers {} in this container", cuda_code(code)),
+            Need::Verdict,
+        );
     }
     Outcome::found([finding(ctx, answers, code, Severity::Error)])
 }
@@ -241,14 +255,24 @@ pub(super) fn nvml_init_failed(ctx: &Ctx<'_>) -> Outcome {
         .evidence("nvmlInit", nvml_code(code), answers.path.clone())
         .fix(verified(ctx, Fix::at(Layer::Driver, "see what is listed as its cause; without one, the kernel log says what the driver refuses").line("sudo dmesg | grep -iE 'nvrm|xid'").cost("root")));
     if ctx.all_nodes_open() && !ctx.in_container() {
-        Outcome::found([finding])
-    } else {
-        Outcome::Symptom {
+        return Outcome::found([finding]);
+    }
+    match nodes_come_on_first_use(ctx) {
+        Some(how) => Outcome::Symptom {
+            finding: Box::new(finding),
+            alone: format!(
+                "whether NVML works: nvmlInit answers {} while device nodes are missing, and {how}",
+                nvml_code(code)
+            ),
+            need: Need::Detail,
+        },
+        None => Outcome::Symptom {
             finding: Box::new(finding),
             alone: format!(
                 "why nvmlInit answers {}: not all device nodes could be opened by a restricted child",
                 nvml_code(code)
             ),
-        }
+            need: Need::Verdict,
+        },
     }
 }

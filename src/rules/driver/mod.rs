@@ -17,6 +17,9 @@ use crate::finding::Severity::{Error, Note, Warning};
 const NO_MODULE: &[&str] = &[
     "gpu-absent",
     "gpu-dropped-by-branch",
+    "gpu-too-new-for-branch",
+    "open-module-unsupported-gpu",
+    "proprietary-module-unsupported-gpu",
     "module-not-built",
     "module-refused-by-secure-boot",
     "module-blacklisted",
@@ -191,7 +194,8 @@ pub(super) static RULES: &[Rule] = &[
         layer: Driver,
         severity: Error,
         need: Need::Detail,
-        follows_from: &[],
+        // One of another version than the driver's starts, says so and ends.
+        follows_from: &["fabric-manager-version"],
         page: include_str!("../pages/fabric-manager-absent.md"),
         check: fabric::fabric_manager_absent,
     },
@@ -341,7 +345,8 @@ pub(super) static RULES: &[Rule] = &[
         layer: Driver,
         severity: Error,
         need: Need::Detail,
-        follows_from: NO_MODULE,
+        // What makes the other nodes makes this one too.
+        follows_from: &["device-node-missing"],
         page: include_str!("../pages/uvm-missing.md"),
         check: nodes::uvm_missing,
     },
