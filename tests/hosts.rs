@@ -12,11 +12,12 @@ mod support;
 
 use std::collections::BTreeSet;
 
-use gpudoctor::diagnosis::{Status, diagnose};
-use gpudoctor::facts::Layer;
+use gpudoctor::diagnosis::Status;
+use gpudoctor::facts::{Facts, Layer};
 use gpudoctor::finding::{Finding, Severity};
 use gpudoctor::rules;
-use support::diagnosed::{Diagnosed, all, matrix, named};
+use serde_json::Value;
+use support::diagnosed::{Diagnosed, all, judge, named};
 use support::host::Host;
 
 /// Hosts whose fault lies where this version does not look, and why. They are here so that nothing below that layer is
@@ -259,7 +260,7 @@ fn a_missing_gpu_is_an_error_only_where_one_is_demanded() {
         let relaxed = named(case);
         assert_eq!(relaxed.diagnosis.verdict.status, Status::Ok, "{case}");
         assert_eq!(relaxed.exit(), 0, "{case}");
-        let demanding = diagnose(&relaxed.facts, matrix(), true);
+        let demanding = judge(&relaxed.facts, true);
         assert_eq!(demanding.verdict.status, Status::Fault, "{case}");
         assert_eq!(demanding.verdict.layer, Some(Layer::Hardware), "{case}");
         assert_eq!(
@@ -316,5 +317,142 @@ fn findings_are_well_formed() {
             short.push("the verdict is not the first root".to_owned());
         }
         short
+    });
+}
+
+/// Facts from a snapshot as text, as `--from` reads it.
+fn read_back(snapshot: &str) -> Facts {
+    serde_json::from_str(snapshot).unwrap()
+}
+
+#[test]
+fn a_snapshot_reads_back_to_the_same_report() {
+    check(all().iter(), |d| {
+        let snapshot = serde_json::to_string_pretty(&d.facts).unwrap();
+        let again = Diagnosed::of(d.host.clone(), read_back(&snapshot));
+        let mut short = Vec::new();
+        for (what, first, second) in [
+            ("text", d.text(), again.text()),
+            ("JSON", d.json(), again.json()),
+        ] {
+            if first != second {
+                short.push(format!("another {what} report:\n{first}\n---\n{second}"));
+            }
+        }
+        if again.facts != d.facts {
+            short.push("other facts".to_owned());
+        }
+        short
+    });
+}
+
+/// A snapshot without some keys, named by one or two levels: `driver`, `driver.libcuda`.
+fn without(snapshot: &Value, keys: &[&str]) -> Facts {
+    let mut snapshot = snapshot.clone();
+    for key in keys {
+        let (part, name) = key.rsplit_once('.').unwrap_or(("", key));
+        let part = if part.is_empty() {
+            Some(&mut snapshot)
+        } else {
+            snapshot.get_mut(part)
+        };
+        let removed = part
+            .and_then(Value::as_object_mut)
+            .and_then(|o| o.remove(name));
+        assert!(removed.is_some(), "no key {key}");
+    }
+    serde_json::from_value(snapshot).unwrap()
+}
+
+/// Every key of the first two levels. The answers of one reading (`present`) are not keys of the snapshot.
+fn keys_of(snapshot: &Value) -> Vec<String> {
+    let mut keys = Vec::new();
+    for (name, value) in snapshot.as_object().unwrap() {
+        keys.push(name.clone());
+        let below = value.as_object().into_iter().flatten();
+        keys.extend(
+            below
+                .filter(|(key, _)| !["present", "absent", "unreadable"].contains(&key.as_str()))
+                .map(|(key, _)| format!("{name}.{key}")),
+        );
+    }
+    keys
+}
+
+#[test]
+fn a_missing_key_accuses_nobody_and_clears_nobody() {
+    check(all().iter().filter(|d| d.host.is_healthy()), |d| {
+        let snapshot = serde_json::to_value(&d.facts).unwrap();
+        let mut short = Vec::new();
+        for key in keys_of(&snapshot) {
+            let less = judge(&without(&snapshot, &[&key]), false);
+            if less.verdict.status == Status::Fault {
+                short.push(format!("without {key}: {}", less.verdict.summary));
+            }
+            let reasons = less.layers.iter().filter_map(|l| l.reason.as_ref());
+            if let Some(bug) = reasons.chain(&less.not_seen).find(|r| r.contains("a bug")) {
+                short.push(format!("without {key}: {bug}"));
+            }
+        }
+        short
+    });
+}
+
+#[test]
+fn without_what_a_verdict_needs_there_is_none() {
+    let module = [
+        "driver.modules",
+        "driver.sys_version",
+        "driver.proc_version",
+    ];
+    for (case, keys, expect_gpu) in [
+        ("healthy-minor-version-compatibility", &module[..], false),
+        (
+            "healthy-minor-version-compatibility",
+            &["driver.libcuda"],
+            false,
+        ),
+        ("healthy-minor-version-compatibility", &["driver"], false),
+        (
+            "healthy-minor-version-compatibility",
+            &["runtime.cudart"],
+            false,
+        ),
+        ("healthy-minor-version-compatibility", &["runtime"], false),
+        ("healthy-bare-host", &["hardware.pci"], true),
+        ("healthy-bare-host", &["hardware"], true),
+    ] {
+        let d = named(case);
+        let snapshot = serde_json::to_value(&d.facts).unwrap();
+        let facts = without(&snapshot, keys);
+        let verdict = judge(&facts, expect_gpu).verdict;
+        assert_eq!(
+            verdict.status,
+            Status::Unknown,
+            "{case} without {keys:?}: {}",
+            verdict.summary
+        );
+        assert!(
+            verdict.summary.contains("not recorded"),
+            "{case}: {}",
+            verdict.summary
+        );
+    }
+}
+
+#[test]
+fn own_words_fit_into_80_columns() {
+    check(all().iter(), |d| {
+        let text = d.text();
+        // The first line is for logs and titles, commands are for copying, and what cannot be broken is the host's.
+        let is_free = |line: &str| {
+            line.starts_with("       ") && !line.starts_with("        ")
+                || line.split(' ').any(|word| word.len() > 50)
+        };
+        text.lines()
+            .skip(1)
+            .filter(|line| line.chars().count() > 80 && !is_free(line))
+            .map(str::to_owned)
+            .collect()
     });
 }

@@ -10,7 +10,6 @@
 
 mod support;
 
-use std::collections::BTreeSet;
 use std::fs;
 
 use goblin::elf::{Elf, VerdefSection, VerneedSection, VersymSection};

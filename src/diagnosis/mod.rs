@@ -85,7 +85,7 @@ pub struct Diagnosis {
 }
 
 /// Layers that no rule and no probe of this version looks at.
-const NOT_EXAMINED: &[Layer] = &[Layer::Libraries, Layer::Framework, Layer::Toolchain];
+pub const NOT_EXAMINED: &[Layer] = &[Layer::Libraries, Layer::Framework, Layer::Toolchain];
 
 /// Runs the rules and links what they find.
 pub fn diagnose(facts: &Facts, matrix: &Matrix, expect_gpu: bool) -> Diagnosis {
@@ -211,9 +211,10 @@ fn layer_state(
         };
     }
     let (present, summary) = summary::of_layer(ctx, layer);
+    // What follows from a fault of another layer is no fault of this one.
     let worst = findings
         .iter()
-        .filter(|f| f.layer == layer)
+        .filter(|f| f.layer == layer && f.caused_by.is_none())
         .map(|f| f.severity)
         .max();
     let reasons: Vec<String> = unknown

@@ -43,11 +43,10 @@ pub struct SystemFacts {
     pub tegra: Reading<Tegra>,
     /// The container this runs in; absent on a host.
     pub container: Reading<Container>,
-    /// The systemd service that gpudoctor itself runs under, without the name of its instance: `trainer.service`; absent
-    /// in a login session.
-    pub service: Reading<String>,
     /// The user who asked.
     pub user: Reading<User>,
+    /// The systemd service or scope that this process belongs to, by `/proc/self/cgroup`; absent where it is in none.
+    pub unit: Reading<String>,
     /// Names of groups by id, for the groups of the device nodes and of the user.
     pub group_names: Reading<BTreeMap<u32, String>>,
     /// Installed packages whose name speaks of NVIDIA or CUDA, with versions: dpkg, pacman.

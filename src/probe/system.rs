@@ -2,6 +2,7 @@
 
 use crate::facts::{Container, DriverFacts, Libc, Package, Reading, SystemFacts, Tegra, User};
 use crate::probe::Request;
+use crate::probe::consumer::has_extension;
 use crate::read::{elf, proc};
 use crate::sysroot::{Sysroot, join};
 use crate::version::Version;
@@ -82,12 +83,12 @@ pub(super) fn probe(sysroot: &Sysroot, request: &Request, driver: &DriverFacts) 
         virtualisation: virtualisation(sysroot),
         tegra: tegra(sysroot),
         container: container(sysroot, request),
-        service: service(sysroot),
         group_names: group_names(sysroot, user.value(), driver),
         packages: packages(sysroot),
         kernel_release,
         wsl,
         user,
+        unit: unit(sysroot),
     }
 }
 
@@ -355,14 +356,19 @@ fn is_injected(target: &str) -> bool {
         || target.ends_with("/nvidia-smi")
 }
 
-/// The systemd service that this process runs under, by its cgroup: the last part of the path that names one.
-fn service(sysroot: &Sysroot) -> Reading<String> {
-    const PATH: &str = "/proc/self/cgroup";
-    match sysroot.text_up_to(PATH, 1 << 16) {
-        Reading::Present { value, .. } => proc::cgroup_service(&value).map_or_else(
-            || Reading::absent(PATH),
-            |service| Reading::present(service, PATH),
-        ),
+/// The systemd unit of this process: the innermost `.service` or `.scope` of its cgroup path.
+fn unit(sysroot: &Sysroot) -> Reading<String> {
+    const CGROUP: &str = "/proc/self/cgroup";
+    match sysroot.text_up_to(CGROUP, 1 << 16) {
+        Reading::Present { value, .. } => {
+            let parts = value.lines().flat_map(|line| line.rsplit('/'));
+            let is_unit =
+                |part: &&str| has_extension(part, "service") || has_extension(part, "scope");
+            match parts.into_iter().find(is_unit) {
+                Some(name) => Reading::present(name.to_owned(), CGROUP),
+                None => Reading::absent(CGROUP),
+            }
+        }
         Reading::Absent { source } => Reading::absent(source),
         Reading::Unreadable { reason } => Reading::unreadable(reason),
     }

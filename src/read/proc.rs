@@ -40,26 +40,6 @@ pub fn modules(text: &str) -> Vec<LoadedModule> {
     text.lines().filter_map(line).collect()
 }
 
-/// The innermost systemd service in `/proc/self/cgroup`, none for the manager of a login. An instance's name may be a
-/// person's and is left out.
-///
-/// ```text
-/// 0::/system.slice/trainer.service
-/// 0::/user.slice/user-1000.slice/user@1000.service/app.slice/app-jupyter@anna.service
-/// ```
-pub fn cgroup_service(text: &str) -> Option<String> {
-    let path = text.lines().find_map(|line| {
-        line.strip_prefix("0::")
-            .or_else(|| line.split_once("name=systemd:").map(|(_, path)| path))
-    })?;
-    let part = path.rsplit('/').find(|part| part.ends_with(".service"))?;
-    match part.split_once('@') {
-        Some(("user", _)) => None,
-        Some((template, _)) => Some(format!("{template}@.service")),
-        None => Some(part.to_owned()),
-    }
-}
-
 /// `/proc/driver/nvidia/version`:
 ///
 /// ```text

@@ -1,3 +1,5 @@
+//! Tests of redaction: what has to go, what has to stay, and that a text that was redacted once is left as it is.
+
 use std::collections::BTreeMap;
 
 use proptest::prelude::*;

@@ -8,7 +8,7 @@ use owo_colors::{OwoColorize as _, Style};
 
 use super::Report;
 use super::escape::terminal;
-use crate::diagnosis::Status;
+use crate::diagnosis::{LayerState, NOT_EXAMINED, Status};
 use crate::facts::{Calls, Layer};
 use crate::finding::{Finding, Fix, Severity};
 
@@ -185,7 +185,8 @@ impl Writer {
 
     fn stack(&mut self, report: &Report<'_>) {
         self.blank();
-        for state in &report.diagnosis.layers {
+        let is_examined = |state: &&LayerState| !NOT_EXAMINED.contains(&state.layer);
+        for state in report.diagnosis.layers.iter().filter(is_examined) {
             let (word, style) = match state.status {
                 Status::Ok => ("ok", Style::new().green()),
                 Status::Fault => ("FAULT", Style::new().red().bold()),
@@ -195,9 +196,7 @@ impl Writer {
             };
             let word = self.paint(&format!("{word:<8}"), style);
             let text = match &state.reason {
-                Some(reason)
-                    if state.status == Status::Unknown && state.summary != "not examined" =>
-                {
+                Some(reason) if state.status == Status::Unknown => {
                     format!("{} (could not tell: {reason})", state.summary)
                 }
                 _ => state.summary.clone(),
@@ -224,6 +223,17 @@ impl Writer {
                 let _ = writeln!(self.text, "{indent}{line}");
             }
         }
+        let others: Vec<&str> = report
+            .diagnosis
+            .layers
+            .iter()
+            .filter(|state| !is_examined(state))
+            .map(|state| state.layer.id())
+            .collect();
+        if !others.is_empty() {
+            let text = format!("this version does not look at: {}", others.join(", "));
+            self.paragraph("  ", "  ", &text);
+        }
         if report.facts.scope.calls == Calls::Forbidden {
             self.paragraph(
                 "  ",
@@ -242,9 +252,9 @@ impl Writer {
         let findings = &report.diagnosis.findings;
         for finding in findings {
             let is_root = report.diagnosis.verdict.key.as_ref() == Some(&finding.key);
-            if finding.severity == Severity::Note
-                && (self.options.quiet || !self.options.verbose && finding.caused_by.is_some())
-            {
+            // What follows from another finding is told under it, in one line.
+            let is_told = finding.caused_by.is_some() && !self.options.verbose;
+            if is_told || finding.severity == Severity::Note && self.options.quiet {
                 continue;
             }
             self.blank();
@@ -261,10 +271,7 @@ impl Writer {
         let seen = if finding.complaining_layer == finding.layer {
             String::new()
         } else {
-            format!(
-                ", seen as trouble in the {} layer",
-                finding.complaining_layer
-            )
+            format!(", seen in the {} layer", finding.complaining_layer)
         };
         let head = format!(
             "{} in {}: {}{seen}",
@@ -274,7 +281,10 @@ impl Writer {
         );
         let head = self.paint(&head, style);
         let _ = writeln!(self.text, "{head}");
-        self.paragraph("  ", "  ", &finding.title);
+        // The first line of the report has said it.
+        if !is_root {
+            self.paragraph("  ", "  ", &finding.title);
+        }
         if let Some(cause) = finding
             .caused_by
             .as_ref()
@@ -319,10 +329,41 @@ impl Writer {
                 self.fix(if index == 0 { "fix: " } else { "or:  " }, fix);
             }
         }
+        if !self.options.verbose {
+            for follower in all
+                .iter()
+                .filter(|f| f.severity > Severity::Note && follows_from(f, finding, all))
+            {
+                self.paragraph(
+                    "  follows: ",
+                    "      ",
+                    &format!("{} [{}]", follower.title, follower.id),
+                );
+            }
+        }
         if !brief || self.options.verbose {
             let _ = writeln!(self.text, "  more: gpudoctor explain {}", finding.id);
         }
     }
+}
+
+/// Whether a chain of causes leads from one finding to the other.
+fn follows_from(finding: &Finding, root: &Finding, all: &[Finding]) -> bool {
+    let mut at = finding;
+    // A chain is no longer than the list.
+    for _ in all {
+        let Some(key) = &at.caused_by else {
+            return false;
+        };
+        if *key == root.key {
+            return true;
+        }
+        match all.iter().find(|f| f.key == *key) {
+            Some(cause) => at = cause,
+            None => return false,
+        }
+    }
+    false
 }
 
 /// A layer in a sentence.

@@ -97,6 +97,15 @@ impl Ctx<'_> {
         self.facts.system.tegra.is_present()
     }
 
+    /// Why it cannot be told in what kind of world this runs, where it cannot: what would be a fault on a plain host may
+    /// be right in a container, in WSL, on a Jetson. A rule that accuses because something is missing asks this first.
+    pub fn place_unknown(&self) -> Option<String> {
+        let system = &self.facts.system;
+        missing("whether this is a container", &system.container)
+            .or_else(|| missing("whether this is WSL", &system.wsl))
+            .or_else(|| missing("whether this is a Tegra system", &system.tegra))
+    }
+
     /// Whether the discrete-GPU driver rules of a plain Linux system apply.
     pub fn plain_linux(&self) -> bool {
         !self.in_wsl() && !self.on_tegra()

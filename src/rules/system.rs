@@ -113,8 +113,16 @@ fn device_node_eperm(ctx: &Ctx<'_>) -> Outcome {
             ),
         );
     }
-    if let Reading::Present { value, source } = &ctx.facts.system.service {
-        finding = finding.evidence("systemd service of this process", value.clone(), source);
+    let service = ctx.facts.system.unit.value().filter(|unit| {
+        unit.rsplit_once('.')
+            .is_some_and(|(_, kind)| kind == "service")
+    });
+    if let Some(unit) = service {
+        finding = finding.evidence(
+            "this process belongs to",
+            unit.clone(),
+            ctx.facts.system.unit.source(),
+        );
     }
     let finding = with_cu_init(ctx, finding);
     Outcome::found([finding.fix(verified(

@@ -36,7 +36,7 @@ pub struct Diagnosed {
 impl Diagnosed {
     /// Diagnoses facts of a host.
     pub fn of(host: Host, facts: Facts) -> Self {
-        let diagnosis = diagnose(&facts, matrix(), expects_gpu(&host));
+        let diagnosis = judge(&facts, expects_gpu(&host));
         Self {
             host,
             facts,
@@ -80,6 +80,11 @@ impl Diagnosed {
             diagnosis: &self.diagnosis,
         }
     }
+}
+
+/// Diagnoses facts with the bundled matrix.
+pub fn judge(facts: &Facts, expect_gpu: bool) -> Diagnosis {
+    diagnose(facts, matrix(), expect_gpu)
 }
 
 /// Whether the run of a host demands a GPU.

@@ -6,8 +6,8 @@ use proptest::prelude::*;
 
 use crate::facts::{CharMajor, DriverGpu, Flavour, LoadedModule, User};
 use crate::read::proc::{
-    Mount, bar_sizes, cgroup_service, char_devices, cmdline, cuda_toolkit_version, dpkg_packages,
-    efi_bool, gpu_information, group_names, hex, kernel_log, keyring_count, kmsg_record, lockdown,
+    Mount, bar_sizes, char_devices, cmdline, cuda_toolkit_version, dpkg_packages, efi_bool,
+    gpu_information, group_names, hex, kernel_log, keyring_count, kmsg_record, lockdown,
     modprobe_lines, modules, modules_dep, mountinfo, nvidia_version, os_release, pacman_dir_name,
     params, status_ids, tegra_release,
 };
@@ -411,35 +411,5 @@ proptest! {
         "# R", "{", "}", "Nov 20 10:00:01 ", "2022-10-20T11:02:15 ", "kernel: ", "NVRM: ", "nvidia", ".ko", "--", "CUDA Version ", "-",
     ]), 0..25)) {
         ask_everything(&pieces.concat());
-    }
-}
-
-#[test]
-fn services() {
-    for (text, service) in [
-        (
-            "0::/system.slice/trainer.service\n",
-            Some("trainer.service"),
-        ),
-        (
-            "0::/system.slice/gpu.slice/a.service/run\n",
-            Some("a.service"),
-        ),
-        (
-            "0::/user.slice/user-1000.slice/user@1000.service/app.slice/app-jupyter@anna.service\n",
-            Some("app-jupyter@.service"),
-        ),
-        (
-            "0::/user.slice/user-1000.slice/user@1000.service/session.slice\n",
-            None,
-        ),
-        ("0::/user.slice/user-1000.slice/session-1.scope\n", None),
-        (
-            "12:devices:/x\n1:name=systemd:/system.slice/slurmd.service\n",
-            Some("slurmd.service"),
-        ),
-        ("", None),
-    ] {
-        assert_eq!(cgroup_service(text).as_deref(), service, "{text}");
     }
 }

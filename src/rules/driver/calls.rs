@@ -1,7 +1,7 @@
 //! Calls into the driver's libraries that go wrong: they hang, crash, end the process, print, take long, or answer an
 //! error that something else explains. The number alone never says which layer is at fault.
 
-use crate::facts::{ChildEnd, Layer, LibraryAnswers};
+use crate::facts::{ChildEnd, Layer, LibraryAnswers, Reading};
 use crate::finding::{Finding, Fix, Severity};
 use crate::rules::driver::nodes::nodes_come_on_first_use;
 use crate::rules::stack::{cuda_code, nvml_code, verified};
@@ -138,7 +138,12 @@ pub(super) fn driver_library_slow(ctx: &Ctx<'_>) -> Outcome {
 /// cuInit fails. Other findings explain it; where none does, and the nodes could be opened, it stands alone.
 pub(super) fn cuda_init_failed(ctx: &Ctx<'_>) -> Outcome {
     let Some(answers) = ctx.cuda_answers() else {
-        return Outcome::Clean;
+        return match &ctx.facts.vendor.libcuda {
+            Reading::Unreadable { reason } if ctx.calls_made() => {
+                Outcome::unknown(format!("what libcuda answers: {reason}"))
+            }
+            _ => Outcome::Clean,
+        };
     };
     let Some(code) = ctx.cu_init().filter(|code| *code != 0) else {
         return match ctx.facts.vendor.libcuda.value().map(|a| &a.end) {

@@ -183,11 +183,7 @@ fn finding(
 
 /// Both ways out, and the third where the GPU is eligible: driver, older runtime, compat package.
 fn fixes(ctx: &Ctx<'_>, finding: Finding, t: &TooOld<'_>, has: &Version, needs: &str) -> Finding {
-    let older = format!(
-        "take a build for {} instead: {}",
-        ctx.matrix.newest_runtime_for_level(has.cuda_level()),
-        older_build(ctx, t, has)
-    );
+    let older = format!("take {}", older_build(ctx, t, has));
     let older = Fix::at(
         if t.copy
             .reached_by
@@ -273,18 +269,13 @@ fn older_build(ctx: &Ctx<'_>, t: &TooOld<'_>, has: &Version) -> String {
         .items()
         .iter()
         .find(|d| d.name == "torch");
+    let runs = ctx.matrix.newest_runtime_for_level(has.cuda_level());
     match torch {
         Some(torch) if own => format!(
-            "a build of torch for CUDA {}.x in place of {} {}",
-            has.major(),
-            torch.name,
-            torch.version
+            "a build of torch for {runs} in place of {} {}",
+            torch.name, torch.version
         ),
-        _ if own => format!(
-            "packages for CUDA {}.x in {}",
-            has.major(),
-            ctx.facts.consumer.what
-        ),
-        _ => format!("programs and a toolkit of CUDA {}.x", has.major()),
+        _ if own => format!("packages for {runs} in {}", ctx.facts.consumer.what),
+        _ => format!("programs and a toolkit of {runs}"),
     }
 }

@@ -18,13 +18,13 @@ const NO_MODULE: &[&str] = &[
     "gpu-absent",
     "gpu-dropped-by-branch",
     "gpu-too-new-for-branch",
-    "open-module-unsupported-gpu",
-    "proprietary-module-unsupported-gpu",
     "module-not-built",
     "module-refused-by-secure-boot",
     "module-blacklisted",
     "module-vermagic-mismatch",
     "gpu-held-by-other-driver",
+    "open-module-unsupported-gpu",
+    "proprietary-module-unsupported-gpu",
 ];
 
 /// What makes cuInit or nvmlInit fail, the more fundamental first.
@@ -194,7 +194,6 @@ pub(super) static RULES: &[Rule] = &[
         layer: Driver,
         severity: Error,
         need: Need::Detail,
-        // One of another version than the driver's starts, says so and ends.
         follows_from: &["fabric-manager-version"],
         page: include_str!("../pages/fabric-manager-absent.md"),
         check: fabric::fabric_manager_absent,
@@ -345,7 +344,6 @@ pub(super) static RULES: &[Rule] = &[
         layer: Driver,
         severity: Error,
         need: Need::Detail,
-        // What makes the other nodes makes this one too.
         follows_from: &["device-node-missing"],
         page: include_str!("../pages/uvm-missing.md"),
         check: nodes::uvm_missing,

@@ -71,6 +71,8 @@ pub(super) fn device_node_missing(ctx: &Ctx<'_>) -> Outcome {
     }
     if let Some(reason) = missing("device nodes", &ctx.facts.driver.nodes)
         .or_else(|| missing("the user", &ctx.facts.system.user))
+        .or_else(|| missing("nvidia-modprobe", &ctx.facts.driver.nvidia_modprobe))
+        .or_else(|| ctx.place_unknown())
     {
         return Outcome::unknown(reason);
     }
@@ -244,7 +246,10 @@ pub(super) fn uvm_missing(ctx: &Ctx<'_>) -> Outcome {
     if loaded && node || made_on_first_use(ctx).is_some() {
         return Outcome::Clean;
     }
-    if let Some(reason) = missing("the user", &ctx.facts.system.user) {
+    if let Some(reason) = missing("the user", &ctx.facts.system.user)
+        .or_else(|| missing("nvidia-modprobe", &ctx.facts.driver.nvidia_modprobe))
+        .or_else(|| ctx.place_unknown())
+    {
         return Outcome::unknown(reason);
     }
     let title = match (loaded, node) {
