@@ -354,8 +354,17 @@ pub(super) fn of_healthy(ctx: &Ctx<'_>, layers: &[LayerState]) -> String {
         None if ctx.in_wsl() => "the Windows driver".to_owned(),
         None => "the driver".to_owned(),
     };
+    let cu_init = ctx
+        .facts
+        .vendor
+        .libcuda
+        .value()
+        .and_then(|a| a.code("cuInit"));
     let limit = if ctx.facts.scope.calls == Calls::Forbidden {
         " (as far as files tell: no library was called)"
+    } else if cu_init.is_some_and(|code| code != 0) {
+        // A confined child may not make the nodes that the first CUDA program makes.
+        " (as far as files tell: device nodes are made on first use)"
     } else {
         ""
     };

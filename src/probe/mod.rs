@@ -139,10 +139,16 @@ pub fn take(request: &Request) -> Facts {
     facts.problems = problems;
 
     if request.redact {
-        redact::facts(secrets(sysroot, &env), facts)
+        redacted(request, facts)
     } else {
         facts
     }
+}
+
+/// The facts without what is private on the machine that was looked at.
+pub fn redacted(request: &Request, facts: Facts) -> Facts {
+    let env = request.environment.clone().unwrap_or_default();
+    redact::facts(secrets(&request.sysroot, &env), facts)
 }
 
 /// Runs one question; a panic in it is a bug, becomes a problem, and leaves its facts unreadable.

@@ -37,7 +37,7 @@ fn gpu_absent(ctx: &Ctx<'_>) -> Outcome {
         Expectation::Yes(why) => (Severity::Error, why),
         Expectation::Likely(why) => (Severity::Warning, why),
     };
-    if let Some(missing) = pci_missing(ctx) {
+    if let Some(missing) = pci_missing(ctx).or_else(|| ctx.place_unknown()) {
         return Outcome::Unknown {
             missing: vec![missing],
         };

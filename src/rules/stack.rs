@@ -364,10 +364,12 @@ impl Ctx<'_> {
 
 /// Adds how to see that a driver fix worked: nvidia-smi asks the driver through NVML.
 pub(super) fn verified(ctx: &Ctx<'_>, fix: Fix) -> Fix {
-    fix.verify(if ctx.in_container() {
-        "docker run --rm --gpus all IMAGE nvidia-smi"
-    } else {
-        "nvidia-smi"
+    let container = ctx.facts.system.container.value();
+    fix.verify(match container.map(|c| c.kind.as_str()) {
+        None => "nvidia-smi",
+        Some("docker") => "docker run --rm --gpus all IMAGE nvidia-smi",
+        Some("podman") => "podman run --rm --device nvidia.com/gpu=all IMAGE nvidia-smi",
+        Some(_) => "nvidia-smi in the new container",
     })
 }
 

@@ -8,6 +8,7 @@ use std::fmt;
 use std::path::{Path, PathBuf};
 
 use gpudoctor::facts::{DeviceNode, Reading};
+use gpudoctor::finding::Severity;
 use serde::Deserialize;
 use serde::de::{Deserializer, Error};
 
@@ -82,7 +83,7 @@ pub struct Host {
     pub worst: Option<String>,
     /// What must not be reported, in words.
     pub must_not_report: Vec<String>,
-    /// Ids of findings that have to be there.
+    /// Ids of findings that have to be there, with a severity where it is not the usual one: `driver-library-slow=warning`.
     pub provokes: Vec<String>,
     /// Ids of findings whose rule has to stay quiet here, where it might be fooled: this is their healthy twin.
     pub twin_of: Vec<String>,
@@ -136,6 +137,26 @@ impl Host {
     /// Whether nothing is wrong with it.
     pub fn is_healthy(&self) -> bool {
         self.expect_layer == "none"
+    }
+
+    /// The findings that have to be there, with their severities: on a sick host errors, on a healthy one notes, unless
+    /// it says otherwise.
+    pub fn provoked(&self) -> Vec<(&str, Severity)> {
+        let usual = if self.is_healthy() {
+            Severity::Note
+        } else {
+            Severity::Error
+        };
+        self.provokes
+            .iter()
+            .map(|text| match text.split_once('=') {
+                None => (text.as_str(), usual),
+                Some((id, "note")) => (id, Severity::Note),
+                Some((id, "warning")) => (id, Severity::Warning),
+                Some((id, "error")) => (id, Severity::Error),
+                Some(_) => panic!("{}: no severity in `{text}`", self.case),
+            })
+            .collect()
     }
 
     /// The machine architecture.

@@ -24,6 +24,8 @@ const NO_MODULE: &[&str] = &[
     "module-blacklisted",
     "module-vermagic-mismatch",
     "gpu-held-by-other-driver",
+    "open-module-unsupported-gpu",
+    "proprietary-module-unsupported-gpu",
 ];
 
 /// What makes cuInit or nvmlInit fail, the more fundamental first.

@@ -46,6 +46,7 @@ pub(super) fn driver_not_installed(ctx: &Ctx<'_>) -> Outcome {
     }
     if let Some(missing) = missing("nvidia module on disk", &ctx.facts.driver.disk_modules)
         .or_else(|| missing("libcuda", &ctx.facts.driver.libcuda))
+        .or_else(|| ctx.place_unknown())
     {
         return Outcome::unknown(missing);
     }
@@ -222,10 +223,44 @@ fn release_fixes(
         .map(|n| format!("blacklist {n}"))
         .collect::<Vec<_>>()
         .join("\\n");
-    let fix = Fix::at(Layer::Driver, format!("blacklist {}, rebuild the initramfs so that it holds at boot (update-initramfs -u on Debian and Ubuntu, dracut -f on Fedora, RHEL and SUSE), and reboot", in_words(&names.iter().map(ToString::to_string).collect::<Vec<_>>())))
-        .line(format!("printf '{lines}\\n' | sudo tee /etc/modprobe.d/blacklist-{}.conf", names.first().unwrap_or(&"nouveau")))
-        .cost("root, reboot");
-    finding.fix(verified(ctx, fix.line("sudo reboot")))
+    let what = in_words(&names.iter().map(ToString::to_string).collect::<Vec<_>>());
+    let blacklist = format!(
+        "printf '{lines}\\n' | sudo tee /etc/modprobe.d/blacklist-{}.conf",
+        names.first().unwrap_or(&"nouveau")
+    );
+    // Without the new initramfs the old one loads the module at the next boot all the same.
+    let fix = match initramfs_command(ctx) {
+        Some(command) => Fix::at(
+            Layer::Driver,
+            format!("blacklist {what}, rebuild the initramfs so that it holds at boot, and reboot"),
+        )
+        .line(blacklist)
+        .line(command)
+        .line("sudo reboot"),
+        None => Fix::at(
+            Layer::Driver,
+            format!("blacklist {what}, rebuild the initramfs with this distribution's tool so that it holds at boot, and reboot"),
+        )
+        .line(blacklist),
+    };
+    finding.fix(verified(ctx, fix.cost("root, reboot")))
+}
+
+/// What rebuilds the initramfs of the running kernel here: initramfs-tools of Debian and its kin, dracut of Fedora, RHEL
+/// and SUSE.
+fn initramfs_command(ctx: &Ctx<'_>) -> Option<&'static str> {
+    let os = ctx.facts.system.os.value()?;
+    let is = |family: &str| os.id == family || os.id_like.iter().any(|like| like == family);
+    if is("debian") || is("ubuntu") {
+        Some("sudo update-initramfs -u")
+    } else if ["fedora", "rhel", "centos", "suse", "opensuse"]
+        .into_iter()
+        .any(is)
+    {
+        Some("sudo dracut -f")
+    } else {
+        None
+    }
 }
 
 /// Installed, and no module for the running kernel.
@@ -234,7 +269,9 @@ pub(super) fn module_not_built(ctx: &Ctx<'_>) -> Outcome {
         return Outcome::Clean;
     }
     let driver = &ctx.facts.driver;
-    if let Some(missing) = missing("nvidia module on disk", &driver.disk_modules) {
+    if let Some(missing) =
+        missing("nvidia module on disk", &driver.disk_modules).or_else(|| ctx.place_unknown())
+    {
         return Outcome::unknown(missing);
     }
     let others = driver.disk_module_kernels.items();
@@ -501,7 +538,10 @@ pub(super) fn module_not_loaded(ctx: &Ctx<'_>) -> Outcome {
     if loaded {
         return Outcome::Clean;
     }
-    if let Some(missing) = missing("nvidia module on disk", &ctx.facts.driver.disk_modules) {
+    if let Some(missing) = missing("nvidia module on disk", &ctx.facts.driver.disk_modules)
+        .or_else(|| missing("nvidia-modprobe", &ctx.facts.driver.nvidia_modprobe))
+        .or_else(|| ctx.place_unknown())
+    {
         return Outcome::unknown(missing);
     }
     let Some(module) = core_modules(ctx).next() else {
@@ -683,6 +723,9 @@ pub(in crate::rules) fn mismatch(ctx: &Ctx<'_>) -> Outcome {
         .filter(|c| c.path != copy.path && c.version.value().is_some_and(|v| v != loaded));
     if version == loaded && other.is_none() {
         return Outcome::Clean;
+    }
+    if let Some(reason) = ctx.place_unknown() {
+        return Outcome::unknown(reason);
     }
     let (soname, copy, version) = if version == loaded {
         (

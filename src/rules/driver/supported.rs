@@ -14,7 +14,27 @@ fn known_gpus<'a>(ctx: &'a Ctx<'_>) -> Vec<(&'a PciDevice, &'a Arch)> {
         .collect()
 }
 
-/// Whether the driver shows that it does not drive this GPU: it is not in its list, nothing is bound, or CUDA sees none.
+/// Whether the kernel module said in the log that it leaves this GPU alone:
+///
+/// ```text
+/// NVRM: The NVIDIA GPU 0000:01:00.0 (PCI ID: 10de:2b85)
+/// NVRM: installed in this system is not supported by the
+/// NVRM: NVIDIA 550.163.01 driver release.
+/// ```
+fn refused_in_log(ctx: &Ctx<'_>, device: &PciDevice) -> bool {
+    let log = ctx.facts.driver.kernel_log.items();
+    log.iter().enumerate().any(|(at, line)| {
+        line.contains("NVIDIA GPU")
+            && line.contains(&device.address)
+            && log.iter().skip(at).take(3).any(|line| {
+                line.contains("is not supported by")
+                    || line.contains("requires use of the NVIDIA open kernel modules")
+            })
+    })
+}
+
+/// Whether the driver shows that it does not drive this GPU: it is not in its list, nothing is bound, CUDA sees none, or
+/// the kernel's log says so.
 fn not_driven(ctx: &Ctx<'_>, device: &PciDevice) -> bool {
     let listed = ctx
         .facts
@@ -25,6 +45,7 @@ fn not_driven(ctx: &Ctx<'_>, device: &PciDevice) -> bool {
     listed == Some(false)
         || ctx.cu_init().is_some_and(|code| code != 0)
         || (device.driver.is_absent() && ctx.module_loaded() == Some(true))
+        || refused_in_log(ctx, device)
 }
 
 /// Error where no GPU is left that this driver can use, else warning.
