@@ -78,16 +78,29 @@ fn expected_layers(host: &Host) -> Vec<Layer> {
 /// Collects what falls short, host by host, and fails with all of it.
 fn check<'a>(
     hosts: impl Iterator<Item = &'a Diagnosed>,
-    judge: impl Fn(&Diagnosed) -> Vec<String>,
+    judge: impl Fn(&Diagnosed) -> Vec<String> + Sync,
 ) {
-    let mut seen = 0;
-    let mut short = Vec::new();
-    for diagnosed in hosts {
-        seen += 1;
-        let case = &diagnosed.host.case;
-        short.extend(judge(diagnosed).into_iter().map(|s| format!("{case}: {s}")));
-    }
-    assert!(seen > 0, "no host was judged");
+    let hosts: Vec<_> = hosts.collect();
+    assert!(!hosts.is_empty(), "no host was judged");
+    let threads = std::thread::available_parallelism().map_or(2, usize::from);
+    let judge = &judge;
+    let short: Vec<String> = std::thread::scope(|scope| {
+        let running: Vec<_> = hosts
+            .chunks(hosts.len().div_ceil(threads))
+            .map(|some| {
+                scope.spawn(move || {
+                    some.iter()
+                        .flat_map(|d| {
+                            let short = judge(d).into_iter();
+                            short.map(|s| format!("{}: {s}", d.host.case))
+                        })
+                        .collect::<Vec<_>>()
+                })
+            })
+            .collect();
+        let done = running.into_iter().map(|thread| thread.join().unwrap());
+        done.flatten().collect()
+    });
     assert!(short.is_empty(), "\n{}", short.join("\n"));
 }
 

@@ -16,13 +16,13 @@ use goblin::elf::{Elf, VerdefSection, VerneedSection, VersymSection};
 use gpudoctor::facts::{Call, Calls, ChildEnd, LibraryAnswers, Reading};
 use support::elf::{self, Machine, SharedObject, Symbol};
 use support::host::{self, Host};
-use support::layout::{Laid, lay_out};
+use support::layout::{Laid, folder, lay_out};
 use support::library::is_module;
 use support::loader::{ENTRY_BYTES, EXTENSION_MAGIC, HEADER_BYTES, MAGIC, parse_line};
 use support::tree::Tree;
 
 fn laid(host: &Host) -> (tempfile::TempDir, Tree, Laid) {
-    let folder = tempfile::tempdir().unwrap();
+    let folder = folder();
     let laid = lay_out(host, folder.path());
     let tree = Tree::new(folder.path());
     (folder, tree, laid)

@@ -21,7 +21,7 @@ use gpudoctor::report::{Report, json, text};
 use gpudoctor::sysroot::Sysroot;
 
 use super::host::{self, Host};
-use super::layout::{Laid, lay_out};
+use super::layout::{Laid, folder, lay_out};
 
 /// A host and what came of it.
 pub struct Diagnosed {
@@ -141,11 +141,11 @@ pub fn named(case: &str) -> &'static Diagnosed {
 
 /// Lays a host out and takes its snapshot.
 pub fn take(host: &Host) -> Facts {
-    let folder = tempfile::tempdir().expect("a temporary folder can be made");
+    let folder = folder();
     let laid = lay_out(host, folder.path());
     let request = request(folder.path(), &laid);
     let mut facts = probe::take(&request);
-    facts.scope.mode = "live".to_owned();
+    "live".clone_into(&mut facts.scope.mode);
     facts.scope.calls = laid.calls;
     complete(&mut facts, &request.sysroot, &laid);
     facts.vendor = laid.vendor;
