@@ -365,12 +365,21 @@ fn unit(sysroot: &Sysroot) -> Reading<String> {
             let is_unit =
                 |part: &&str| has_extension(part, "service") || has_extension(part, "scope");
             match parts.into_iter().find(is_unit) {
-                Some(name) => Reading::present(name.to_owned(), CGROUP),
+                // The instance of a template may be a user's name or a container's id: `app@anna.service`.
+                Some(name) => Reading::present(without_instance(name), CGROUP),
                 None => Reading::absent(CGROUP),
             }
         }
         Reading::Absent { source } => Reading::absent(source),
         Reading::Unreadable { reason } => Reading::unreadable(reason),
+    }
+}
+
+/// A unit's name without its instance: `app@.service`.
+fn without_instance(name: &str) -> String {
+    match (name.split_once('@'), name.rsplit_once('.')) {
+        (Some((template, _)), Some((_, kind))) => format!("{template}@.{kind}"),
+        _ => name.to_owned(),
     }
 }
 
