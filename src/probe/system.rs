@@ -1,5 +1,6 @@
 //! What the driver sits on: kernel, distribution, firmware security, libc, users, and the kind of world this is.
 
+use crate::error::plain_io;
 use crate::facts::{Container, DriverFacts, Libc, Package, Reading, SystemFacts, Tegra, User};
 use crate::probe::Request;
 use crate::probe::consumer::has_extension;
@@ -13,8 +14,8 @@ const SECURE_BOOT: &str =
 const MOK_STATE: &str =
     "/sys/firmware/efi/efivars/MokSBStateRT-605dab50-e046-4300-abb6-3dd810dd8b23";
 const MOK_LIST: &str = "/sys/firmware/efi/efivars/MokListRT-605dab50-e046-4300-abb6-3dd810dd8b23";
-/// A package database may be several megabytes; more than this is not one.
-const DPKG_CAP: usize = 64 << 20;
+/// dpkg's list of packages.
+const DPKG_STATUS: &str = "/var/lib/dpkg/status";
 /// /etc/group of a large site.
 const GROUP_CAP: usize = 1 << 20;
 /// mountinfo of a container host may be long.
@@ -406,9 +407,17 @@ fn group_names(
 /// Packages that speak of NVIDIA: (1) dpkg's status file, (2) the folder names of pacman's database. The RPM database
 /// is a binary one and is not read.
 fn packages(sysroot: &Sysroot) -> Reading<Vec<Package>> {
-    match sysroot.bytes("/var/lib/dpkg/status", DPKG_CAP) {
+    match sysroot.file(DPKG_STATUS) {
         Reading::Absent { .. } => {}
-        other => return other.map(|bytes| proc::dpkg_packages(&bytes)),
+        Reading::Unreadable { reason } => return Reading::unreadable(reason),
+        Reading::Present { value: file, .. } => {
+            return match proc::dpkg_packages(&file) {
+                Ok(packages) => Reading::present(packages, DPKG_STATUS),
+                Err(e) => {
+                    Reading::unreadable(format!("{DPKG_STATUS}: {}", plain_io(&e.to_string())))
+                }
+            };
+        }
     }
     sysroot
         .list("/var/lib/pacman/local", |name| {
