@@ -9,6 +9,7 @@ use crate::read::proc;
 use crate::sysroot::{Sysroot, file_name, join};
 
 const DEVICES: &str = "/sys/bus/pci/devices";
+const LISTED: &str = "/proc/driver/nvidia/gpus";
 const SWITCHES: &str = "/proc/driver/nvidia-nvswitch/devices";
 
 /// PCI devices of GPU vendors: (1) `/sys/bus/pci/devices`, (2) the `NVSwitches` that the driver lists.
@@ -23,6 +24,28 @@ pub(super) fn probe(sysroot: &Sysroot) -> HardwareFacts {
         pci,
         nvswitch_driver: sysroot.list(SWITCHES, |_| true),
     }
+}
+
+/// GPUs that the nvidia driver lists, in the order of their addresses.
+pub(super) fn listed_by_driver(sysroot: &Sysroot) -> Vec<String> {
+    let mut addresses = sysroot.list(LISTED, |_| true).items().to_vec();
+    addresses.sort_unstable();
+    addresses
+}
+
+/// Whether a device sleeps. Reading this does not wake it.
+pub(super) fn sleeps(sysroot: &Sysroot, address: &str) -> bool {
+    let status = sysroot.text(&join(&join(DEVICES, address), "power/runtime_status"));
+    matches!(
+        status.value().map(|status| status.trim()),
+        Some("suspended" | "suspending")
+    )
+}
+
+/// Whether every GPU that the driver lists sleeps. A call that initialises GPUs would wake them then, only to look.
+pub(super) fn all_asleep(sysroot: &Sysroot) -> bool {
+    let listed = listed_by_driver(sysroot);
+    !listed.is_empty() && listed.iter().all(|address| sleeps(sysroot, address))
 }
 
 /// One function, where it is one of interest: a display, a processing accelerator (class 12) or an `NVSwitch`.

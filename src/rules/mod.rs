@@ -14,6 +14,7 @@ mod system;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 pub use expected::{Expectation, gpu_expected};
+pub use stack::nvml_code;
 
 use crate::facts::{Facts, Layer, Reading};
 use crate::finding::{Finding, Severity};

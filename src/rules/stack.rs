@@ -407,7 +407,7 @@ pub(super) fn cuda_code(code: i64) -> String {
 }
 
 /// An NVML return code with its name (`nvml.h` of CUDA 13.0, `nvmlReturn_t`).
-pub(super) fn nvml_code(code: i64) -> String {
+pub fn nvml_code(code: i64) -> String {
     let name = match code {
         0 => "NVML_SUCCESS",
         1 => "NVML_ERROR_UNINITIALIZED",
