@@ -1,6 +1,7 @@
 /* A libnvidia-ml with eight GPUs, each of which has something of its own: see `gpus` below. STUB in the environment says
- * what goes wrong and in which tick; a tick is one question for the first GPU's temperature. What stays wrong for the next
- * process leaves the file STUB_MARK. The functions are those that gpudoctor and nvidia-smi call, by nvml.h of CUDA 12.2. */
+ * what goes wrong, and in which tick it begins; a tick is one question for the first GPU's temperature. A driver that is
+ * gone stays so for the next process: it leaves the file STUB_MARK. The functions are those that gpudoctor and nvidia-smi
+ * call, by nvml.h of CUDA 12.2. */
 #include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -11,7 +12,7 @@ enum { OK = 0, UNINITIALIZED = 1, INVALID = 2, NOT_SUPPORTED = 3, NO_PERMISSION 
        NOT_LOADED = 9, LOST = 15, UNKNOWN = 999 };
 #define GPUS 8
 
-/* 0 healthy, 1 MIG on with two instances, 2 lost (by STUB "lost-*"), 3 no power sensor, 4 memory shared with the CPU,
+/* 0 healthy, 1 MIG on with two instances, 2 the one that STUB=lost takes away, 3 no power sensor, 4 memory shared with the CPU,
  * 5 no utilisation and no permission to read the temperature, 6 answers nothing but its name, 7 no MIG, no ECC. */
 struct gpu {
     unsigned long long used, total;
@@ -47,8 +48,8 @@ static int marked(void) {
 static int state(void *device) {
     if (!ready)
         return UNINITIALIZED;
-    if (marked() && (broken("gone-4") || tick == 0))
-        return broken("gone-4") ? NOT_LOADED : OK;
+    if (broken("gone-4") && marked())
+        return NOT_LOADED;
     if (of(device) == 2 && (broken("lost") || (broken("lost-4") && tick >= 4)))
         return LOST;
     return of(device) == 6 ? UNKNOWN : OK;
@@ -70,16 +71,7 @@ static int put(char *text, unsigned length, const char *what) {
     strcpy(text, what);
     return OK;
 }
-static const char *driver(void) {
-    const char *told = getenv("STUB_DRIVER");
-    return told ? told : "999.88.77";
-}
-int nvmlSystemGetDriverVersion(char *text, unsigned length) { return put(text, length, driver()); }
-int nvmlSystemGetNVMLVersion(char *text, unsigned length) {
-    char version[64];
-    snprintf(version, sizeof version, "12.%s", driver());
-    return put(text, length, version);
-}
+int nvmlSystemGetDriverVersion(char *text, unsigned length) { return put(text, length, "999.88.77"); }
 int nvmlSystemGetCudaDriverVersion_v2(int *version) { return *version = 12020, OK; }
 
 int nvmlDeviceGetCount_v2(unsigned *count) {
@@ -87,8 +79,9 @@ int nvmlDeviceGetCount_v2(unsigned *count) {
         return UNINITIALIZED;
     if (broken("gone-4") && tick >= 3) {
         const char *mark = getenv("STUB_MARK");
-        if (mark)
-            close(open(mark, O_CREAT | O_WRONLY, 0600));
+        int file = mark ? open(mark, O_CREAT | O_WRONLY, 0600) : -1;
+        if (file >= 0)
+            close(file);
         return NOT_LOADED;
     }
     return *count = broken("none") ? 0 : GPUS, OK;
@@ -144,7 +137,7 @@ struct memory2 {
 int nvmlDeviceGetMemoryInfo_v2(void *device, struct memory2 *memory) {
     const struct gpu *gpu = gpus + of(device);
     int code = state(device);
-    if (of(device) == 1 && broken("hang-3") && tick == 2)
+    if (of(device) == 1 && broken("hang-3") && tick == 3)
         for (;;)
             pause();
     if (code)
