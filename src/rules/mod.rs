@@ -6,6 +6,7 @@ mod application;
 mod container;
 mod driver;
 mod expected;
+mod gpu_state;
 mod hardware;
 mod runtime;
 mod stack;

@@ -12,6 +12,11 @@ pub(super) const OPEN_SOURCE_HOLDERS: &[&str] = &["nouveau", "NovaCore", "nova_c
 pub(super) const PASSTHROUGH_HOLDERS: &[&str] = &["vfio-pci", "pci-stub", "nvgrace_gpu_vfio_pci"];
 
 impl Ctx<'_> {
+    /// Whether this is a virtual machine, as far as its firmware or processor says so.
+    pub(super) fn in_virtual_machine(&self) -> bool {
+        self.facts.system.virtualisation.is_present()
+    }
+
     /// NVIDIA GPUs on the PCI bus.
     pub(super) fn gpus(&self) -> impl Iterator<Item = &PciDevice> {
         self.facts
