@@ -466,7 +466,7 @@ pub struct FabricManager {
 }
 
 /// The Multi-Process Service (MPS), by which processes share a GPU, as files tell it.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct Mps {
     /// The folder where clients look for its daemon: that of `CUDA_MPS_PIPE_DIRECTORY` where the variable is set, whether or

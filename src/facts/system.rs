@@ -83,7 +83,7 @@ pub struct Libc {
 }
 
 /// Limits of a process (`/proc/self/limits`, the soft ones).
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct Limits {
     /// Most bytes of address space (`ulimit -v`); `None` = unlimited.

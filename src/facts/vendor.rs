@@ -200,7 +200,7 @@ pub struct DeviceAnswer {
 }
 
 /// A mode that takes effect after a reset.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct ModeAnswer {
     /// Whether it is on now.
@@ -210,7 +210,7 @@ pub struct ModeAnswer {
 }
 
 /// MIG: a GPU that is partitioned into instances.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct MigAnswer {
     /// Whether it is on now: then CUDA sees the instances only.

@@ -1,7 +1,7 @@
 //! The state that each GPU is in, as NVML and the bus tell it: MIG, memory repairs, compute mode, persistence, link width, and
 //! what the kernel log holds against it. The tables of the hardware and driver layers point here.
 
-use super::stack::{cuda_code, in_words, verified};
+use super::stack::{in_words, verified, with_cu_init};
 use super::{Ctx, Outcome, missing};
 use crate::facts::{Calls, ChildEnd, DeviceAnswer, Layer, PciDevice};
 use crate::finding::{Finding, Fix, Severity};
@@ -94,78 +94,111 @@ fn indices(devices: &[&DeviceAnswer]) -> String {
     all.join(",")
 }
 
+/// Whether a GPU in MIG mode has an instance: (1) NVML counts those that this user may use, (2) the driver's capability files
+/// show all. `None` where neither tells.
+fn has_instance(ctx: &Ctx<'_>, device: &DeviceAnswer) -> Option<bool> {
+    let by_nvml = device.mig?.instances;
+    if by_nvml > Some(0) {
+        return Some(true);
+    }
+    let minor = ctx
+        .facts
+        .driver
+        .gpus
+        .items()
+        .iter()
+        .find(|gpu| Some(&gpu.address) == device.address.as_ref())
+        .and_then(|gpu| gpu.minor);
+    let by_files = ctx.facts.driver.mig_instances.value().zip(minor);
+    match by_files {
+        Some((instances, minor)) => {
+            let of_this = format!("gpu{minor}/");
+            Some(instances.iter().any(|i| i.name.starts_with(&of_this)))
+        }
+        None => by_nvml.map(|count| count > 0),
+    }
+}
+
 /// MIG is on and nothing was cut out of the GPU: CUDA sees no part of it.
 pub(super) fn mig_without_instances(ctx: &Ctx<'_>) -> Outcome {
     let devices = match answered(ctx) {
         Ok(devices) => devices,
         Err(outcome) => return outcome,
     };
-    let with_mig: Vec<_> = devices
-        .iter()
-        .filter_map(|device| Some((*device, device.mig.filter(|mig| mig.on)?)))
+    let with_mig = || {
+        devices
+            .iter()
+            .copied()
+            .filter(|d| d.mig.is_some_and(|mig| mig.on))
+    };
+    let empty: Vec<&DeviceAnswer> = with_mig()
+        .filter(|device| has_instance(ctx, device) == Some(false))
         .collect();
-    let empty: Vec<&DeviceAnswer> = with_mig
-        .iter()
-        .filter(|(_, mig)| mig.instances == Some(0))
-        .map(|(device, _)| *device)
-        .collect();
-    if empty.is_empty() {
-        return if with_mig.iter().any(|(_, mig)| mig.instances.is_none()) && !ctx.cuda_works() {
-            Outcome::unknown("MIG instances: NVML does not count them")
+    let all = empty.len() == devices.len();
+    if empty.is_empty() || all && ctx.cuda_works() {
+        let open = with_mig().any(|device| has_instance(ctx, device).is_none());
+        return if open && !ctx.cuda_works() {
+            Outcome::unknown("MIG instances: neither NVML nor the driver's files tell of them")
         } else {
             Outcome::Clean
         };
     }
-    let all = empty.len() == devices.len();
-    // Somebody else's instances are not counted for this user: CUDA that works shows that there are some.
-    if all && ctx.cuda_works() {
-        return Outcome::Clean;
-    }
-    let severity = if all && (ctx.calls_made() || ctx.cu_init().is_some()) {
+    let severity = if all {
         Severity::Error
     } else {
         Severity::Warning
     };
-    let title = format!(
-        "MIG is on without any instance on {}: CUDA sees nothing of {}",
-        all_called(&empty),
-        if empty.len() == 1 { "it" } else { "them" }
-    );
-    let mut finding = about("mig-without-instances", Layer::Hardware, severity, title, &empty)
+    let gpus = all_called(&empty);
+    let it = if empty.len() == 1 { "it" } else { "them" };
+    let (layer, title) = if ctx.in_container() {
+        (
+            Layer::Container,
+            format!("MIG is on on {gpus}, and this container has no instance of {it}"),
+        )
+    } else {
+        (
+            Layer::Hardware,
+            format!("MIG is on without any instance on {gpus}: CUDA sees nothing of {it}"),
+        )
+    };
+    let mut finding = about("mig-without-instances", layer, severity, title, &empty)
         .complaining(Layer::Runtime)
+        .component("MIG")
         .detail("In MIG mode CUDA uses the instances that the GPU was partitioned into, never the whole GPU. Instances do not outlive a reset or a reboot; the mode does.")
         .source("NVIDIA Multi-Instance GPU user guide: enabling MIG mode, creating GPU instances");
     for device in &empty {
+        let counted = device.mig.and_then(|mig| mig.instances);
         finding = finding.evidence(
-            format!("MIG devices of {}", called(device)),
-            "mode on, none counted",
-            nvml_source(ctx, "nvmlDeviceGetMigDeviceHandleByIndex"),
+            format!("MIG mode of {}", called(device)),
+            match counted {
+                Some(_) => "on, no MIG device counted",
+                None => "on",
+            },
+            nvml_source(ctx, "nvmlDeviceGetMigMode"),
         );
     }
-    if let Some(code) = ctx.cu_init().filter(|code| *code != 0) {
+    if let Some(instances) = ctx.facts.driver.mig_instances.value() {
         finding = finding.evidence(
-            "cuInit",
-            cuda_code(code),
-            ctx.cuda_answers().map_or("", |a| a.path.as_str()),
+            "instances by the driver's capability files",
+            instances.len().to_string(),
+            ctx.facts.driver.mig_instances.source(),
         );
+    }
+    let finding = with_cu_init(ctx, finding);
+    if ctx.in_container() {
+        return Outcome::found([finding.fix(verified(ctx, Fix::at(Layer::Container, "give the container a MIG instance by its UUID (NVIDIA_VISIBLE_DEVICES=MIG-..., --device nvidia.com/gpu=...); on the host `nvidia-smi -L` lists them").cost("restart of the container")))]);
     }
     let list = indices(&empty);
-    let create = on_host(ctx, Layer::Hardware, "create GPU instances with compute instances; a profile of the list that fits, 19 (the smallest) here").cost("root");
-    let off = on_host(ctx, Layer::Hardware, "or turn MIG off to use the whole GPU")
+    let create = Fix::at(Layer::Hardware, "create GPU instances with compute instances, of a profile that `nvidia-smi mig -lgip` lists; 19 is the smallest")
+        .line(format!("sudo nvidia-smi mig -i {list} -cgi 19 -C"))
+        .cost("root");
+    let off = Fix::at(Layer::Hardware, "or turn MIG off to use the whole GPU")
+        .line(format!("sudo nvidia-smi -i {list} -mig 0"))
         .cost("root, reset of the GPU")
         .second("right only where nobody is meant to share the GPU");
     Outcome::found([finding
-        .fix(
-            command(
-                ctx,
-                create,
-                format!("sudo nvidia-smi mig -i {list} -cgi 19 -C"),
-            )
-            .verify("nvidia-smi -L"),
-        )
-        .fix(
-            command(ctx, off, format!("sudo nvidia-smi -i {list} -mig 0")).verify("nvidia-smi -L"),
-        )])
+        .fix(create.verify("nvidia-smi -L"))
+        .fix(off.verify("nvidia-smi -L"))])
 }
 
 /// Repairs of the GPU's memory that wait for a reset, or that failed.
