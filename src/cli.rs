@@ -1,6 +1,7 @@
 //! The command line: types and help texts only.
 
 use std::path::PathBuf;
+use std::time::Duration;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
@@ -77,6 +78,11 @@ Examples:
 
 Exit status: 0 it is explained, 1 nothing is known about it")]
     Explain(ExplainArgs),
+    /// Show the GPUs, one line each: memory, utilisation, temperature, power, MIG instances, processes
+    #[command(
+        after_help = "Examples:\n  gpudoctor gpus\n  gpudoctor gpus --watch                   a line a GPU and second, until interrupted\n  gpudoctor gpus --format csv              the columns of nvidia-smi's\n                                           --query-gpu=index,name,driver_version,memory.used,memory.total,utilization.gpu,temperature.gpu,power.draw\n                                           --format=csv,noheader,nounits, then capability, PCI address, PCI id, MIG\n                                           instances, compute processes, state, time; NVIDIA's GPUs only\n  gpudoctor gpus --format json | jq '.gpus[] | select(.state != \"ok\")'\n\nA GPU that sleeps is not woken unless --probe is given. What a board cannot tell is N/A.\n\nExit status: 0 GPUs were shown, 1 there is none or it could not be asked, 2 the call was wrong."
+    )]
+    Gpus(GpusArgs),
 }
 
 /// Where to look, and how.
@@ -211,6 +217,44 @@ pub struct ExplainArgs {
     /// List all findings that this version knows
     #[arg(long, conflicts_with = "what")]
     pub list: bool,
+}
+
+/// `gpudoctor gpus`.
+#[derive(Args, Clone, Debug)]
+pub struct GpusArgs {
+    /// How to write them
+    #[arg(long, value_enum, default_value_t)]
+    pub format: GpusFormat,
+    /// Go on showing them, a line a GPU and tick, until interrupted; one second apart where not said otherwise
+    #[arg(long, value_name = "SECONDS", num_args = 0..=1, require_equals = true, default_missing_value = "1", value_parser = seconds)]
+    pub watch: Option<Duration>,
+    /// Ask even where no driver seems loaded, and wake GPUs that sleep
+    #[arg(long)]
+    pub probe: bool,
+    /// How long the driver may take to answer each time
+    #[arg(long, value_name = "SECONDS", default_value = "30", value_parser = clap::value_parser!(u64).range(1..=3600))]
+    pub timeout: u64,
+}
+
+/// Seconds between two ticks, with a fraction where wanted.
+fn seconds(text: &str) -> Result<Duration, String> {
+    text.parse::<f64>()
+        .ok()
+        .filter(|seconds| (0.01..=86400.0).contains(seconds))
+        .map(Duration::from_secs_f64)
+        .ok_or_else(|| "a number of seconds between 0.01 and 86400 is wanted".to_owned())
+}
+
+/// How GPUs are written.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+pub enum GpusFormat {
+    /// A table for people
+    #[default]
+    Text,
+    /// As nvidia-smi writes it, with more columns behind
+    Csv,
+    /// By the contract `gpudoctor.gpus/1`; one document a line with --watch
+    Json,
 }
 
 /// From when on a run has failed.

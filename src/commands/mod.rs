@@ -10,6 +10,7 @@
 mod check;
 mod demo;
 mod explain;
+mod gpus;
 pub mod log;
 mod snapshot;
 mod terminal;
@@ -41,6 +42,7 @@ pub fn run(cli: Cli) -> Result<u8, Error> {
             Ok(0)
         }
         Some(Command::Explain(args)) => explain::run(&args),
+        Some(Command::Gpus(args)) => gpus::run(&args),
     }
 }
 
@@ -139,23 +141,36 @@ fn look(args: &LookArgs) -> Result<Facts, Error> {
         load_nothing: args.load_nothing,
         init_always: args.probe,
         timeout: Duration::from_secs(args.timeout),
-        uname: live.then(|| {
-            let uname = rustix::system::uname();
-            (
-                uname.release().to_string_lossy().into_owned(),
-                uname.machine().to_string_lossy().into_owned(),
-            )
-        }),
+        uname: live.then(uname),
         user: live.then(user),
-        taken_at: jiff::Timestamp::now()
-            .strftime("%Y-%m-%dT%H:%M:%SZ")
-            .to_string(),
+        taken_at: now(),
         redact: !args.no_redact,
-        launcher: Launcher::own()
-            .map_err(|e| Error::Usage(format!("cannot find gpudoctor's own program file: {e}")))?,
+        launcher: launcher()?,
         say: terminal::say,
     };
     Ok(with_watch(|| probe::take(&request)))
+}
+
+/// How children are started.
+fn launcher() -> Result<Launcher, Error> {
+    Launcher::own()
+        .map_err(|e| Error::Usage(format!("cannot find gpudoctor's own program file: {e}")))
+}
+
+/// The time: UTC, RFC 3339, whole seconds.
+fn now() -> String {
+    jiff::Timestamp::now()
+        .strftime("%Y-%m-%dT%H:%M:%SZ")
+        .to_string()
+}
+
+/// Release of the kernel and name of the machine architecture.
+fn uname() -> (String, String) {
+    let uname = rustix::system::uname();
+    (
+        uname.release().to_string_lossy().into_owned(),
+        uname.machine().to_string_lossy().into_owned(),
+    )
 }
 
 /// The effective user and groups.

@@ -12,6 +12,8 @@ use crate::report::escape;
 
 /// Columns of a report that goes to no terminal.
 const WIDTH: usize = 80;
+/// Columns of a table that goes to no terminal.
+const TABLE_WIDTH: usize = 100;
 /// Lines longer than this are hard to read on any terminal.
 const WIDEST: usize = 110;
 
@@ -37,6 +39,15 @@ pub(super) fn color(when: Color) -> bool {
 /// Whether standard output is a terminal.
 pub(super) fn is_terminal() -> bool {
     std::io::stdout().is_terminal()
+}
+
+/// The width of a table: what the terminal has, else enough that nothing in it need be cut.
+pub(super) fn table_width() -> usize {
+    if std::io::stdout().is_terminal() {
+        width()
+    } else {
+        TABLE_WIDTH
+    }
 }
 
 /// The width to wrap at.

@@ -360,13 +360,14 @@ pub(super) fn of_healthy(ctx: &Ctx<'_>, layers: &[LayerState]) -> String {
         .libcuda
         .value()
         .and_then(|a| a.code("cuInit"));
-    let limit = if ctx.facts.scope.calls == Calls::Forbidden {
-        " (as far as files tell: no library was called)"
-    } else if cu_init.is_some_and(|code| code != 0) {
+    let limit = match ctx.facts.scope.calls {
+        Calls::Forbidden => " (as far as files tell: no library was called)",
+        Calls::Asleep => " (as far as files tell: the GPU sleeps and was not woken)",
         // A confined child may not make the nodes that the first CUDA program makes.
-        " (as far as files tell: device nodes are made on first use)"
-    } else {
-        ""
+        Calls::Made | Calls::NoDriver if cu_init.is_some_and(|code| code != 0) => {
+            " (as far as files tell: device nodes are made on first use)"
+        }
+        Calls::Made | Calls::NoDriver => "",
     };
     if has.is_empty() {
         format!("{driver} runs{limit}")

@@ -50,6 +50,8 @@ pub struct DriverFacts {
     pub persistenced_socket: Reading<String>,
     /// The fabric manager.
     pub fabric_manager: FabricManager,
+    /// The Multi-Process Service.
+    pub mps: Mps,
     /// GSP firmware versions on disk (folders of `/lib/firmware/nvidia`), each with its files.
     pub gsp_firmware: Reading<Vec<GspFirmware>>,
     /// Lines of the kernel log that speak of GPU drivers, newest last, at most 200.
@@ -461,6 +463,17 @@ pub struct FabricManager {
     pub version: Reading<Version>,
     /// Its systemd unit.
     pub unit: Reading<String>,
+}
+
+/// The Multi-Process Service (MPS), by which processes share a GPU, as files tell it.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(default)]
+pub struct Mps {
+    /// The folder where clients look for its daemon: that of `CUDA_MPS_PIPE_DIRECTORY` where the variable is set, whether or
+    /// not it is there, else `/tmp/nvidia-mps` where that is there.
+    pub pipe_directory: Reading<String>,
+    /// A running control daemon or server: its process id. Looked for only where there is such a folder.
+    pub process: Reading<u32>,
 }
 
 /// One folder of GSP firmware.

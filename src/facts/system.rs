@@ -50,6 +50,8 @@ pub struct SystemFacts {
     pub unit: Reading<String>,
     /// Names of groups by id, for the groups of the device nodes and of the user.
     pub group_names: Reading<BTreeMap<u32, String>>,
+    /// The process limits that CUDA runs into, of the process that asked.
+    pub limits: Reading<Limits>,
     /// Installed packages whose name speaks of NVIDIA or CUDA, with versions: dpkg, pacman.
     pub packages: Reading<Vec<Package>>,
 }
@@ -78,6 +80,16 @@ pub struct Libc {
     /// Its version, where known.
     #[serde(default)]
     pub version: Option<Version>,
+}
+
+/// Limits of a process (`/proc/self/limits`, the soft ones).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(default)]
+pub struct Limits {
+    /// Most bytes of address space (`ulimit -v`); `None` = unlimited.
+    pub address_space_bytes: Option<u64>,
+    /// Most bytes of locked memory (`ulimit -l`); `None` = unlimited.
+    pub locked_bytes: Option<u64>,
 }
 
 /// A Tegra system (Jetson).

@@ -8,6 +8,7 @@ mod ask;
 mod consumer;
 mod driver;
 mod environment;
+pub mod gpus;
 mod hardware;
 mod loader;
 mod runtime;
@@ -108,8 +109,14 @@ pub fn take(request: &Request) -> Facts {
 
     let calls = if request.load_nothing || !sysroot.is_live() {
         Calls::Forbidden
-    } else if request.init_always || driver::seems_loaded(sysroot, &facts.driver) {
+    } else if request.init_always {
         Calls::Made
+    } else if driver::seems_loaded(sysroot, &facts.driver) {
+        if hardware::all_asleep(sysroot) {
+            Calls::Asleep
+        } else {
+            Calls::Made
+        }
     } else {
         Calls::NoDriver
     };

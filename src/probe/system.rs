@@ -85,6 +85,9 @@ pub(super) fn probe(sysroot: &Sysroot, request: &Request, driver: &DriverFacts) 
         tegra: tegra(sysroot),
         container: container(sysroot, request),
         group_names: group_names(sysroot, user.value(), driver),
+        limits: sysroot
+            .text_up_to("/proc/self/limits", 1 << 14)
+            .and_then("no limits in it", |text| proc::limits(&text)),
         packages: packages(sysroot),
         kernel_release,
         wsl,

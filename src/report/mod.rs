@@ -3,6 +3,7 @@
 //! Strings from the host are hostile, and each format shows what its reader would act on (see [`escape`]).
 
 pub mod escape;
+pub mod gpus;
 pub mod json;
 pub mod markdown;
 pub mod text;

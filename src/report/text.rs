@@ -223,12 +223,17 @@ impl Writer {
                 &names.join(", "),
             );
         }
-        if report.facts.scope.calls == Calls::Forbidden {
-            self.paragraph(
-                "  ",
-                "    ",
-                "told from files alone: no vendor library was called (--static or --root)",
-            );
+        let limit = match report.facts.scope.calls {
+            Calls::Forbidden => {
+                Some("told from files alone: no vendor library was called (--static or --root)")
+            }
+            Calls::Asleep => Some(
+                "told from files alone: the GPU sleeps, and starting CUDA would wake it (--probe does)",
+            ),
+            Calls::Made | Calls::NoDriver => None,
+        };
+        if let Some(limit) = limit {
+            self.paragraph("  ", "    ", limit);
         }
         let not_seen = &report.diagnosis.not_seen;
         if self.options.verbose {

@@ -6,6 +6,7 @@ mod application;
 mod container;
 mod driver;
 mod expected;
+mod gpu_state;
 mod hardware;
 mod runtime;
 mod stack;
@@ -14,6 +15,7 @@ mod system;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 pub use expected::{Expectation, gpu_expected};
+pub use stack::nvml_code;
 
 use crate::facts::{Facts, Layer, Reading};
 use crate::finding::{Finding, Severity};

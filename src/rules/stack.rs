@@ -12,6 +12,11 @@ pub(super) const OPEN_SOURCE_HOLDERS: &[&str] = &["nouveau", "NovaCore", "nova_c
 pub(super) const PASSTHROUGH_HOLDERS: &[&str] = &["vfio-pci", "pci-stub", "nvgrace_gpu_vfio_pci"];
 
 impl Ctx<'_> {
+    /// Whether this is a virtual machine, as far as its firmware or processor says so.
+    pub(super) fn in_virtual_machine(&self) -> bool {
+        self.facts.system.virtualisation.is_present()
+    }
+
     /// NVIDIA GPUs on the PCI bus.
     pub(super) fn gpus(&self) -> impl Iterator<Item = &PciDevice> {
         self.facts
@@ -407,7 +412,7 @@ pub(super) fn cuda_code(code: i64) -> String {
 }
 
 /// An NVML return code with its name (`nvml.h` of CUDA 13.0, `nvmlReturn_t`).
-pub(super) fn nvml_code(code: i64) -> String {
+pub fn nvml_code(code: i64) -> String {
     let name = match code {
         0 => "NVML_SUCCESS",
         1 => "NVML_ERROR_UNINITIALIZED",

@@ -345,6 +345,30 @@ pub struct Answers {
     pub lost: Option<u32>,
     /// The GPUs, where `/proc/driver/nvidia/gpus` does not name them.
     pub gpus: Vec<NamedGpu>,
+    /// What NVML reads of each GPU, in its order; a GPU beyond the last entry is like the last.
+    pub readings: Vec<Readings>,
+}
+
+/// What NVML reads of one GPU beside its name. What is not given the board cannot tell.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Readings {
+    /// MIG devices that this user may use; counted only where MIG is on.
+    pub mig_instances: Option<u32>,
+    /// Whether rows of memory wait to be remapped.
+    pub row_remap_pending: Option<bool>,
+    /// Whether a remapping failed.
+    pub row_remap_failed: Option<bool>,
+    /// Whether pages of memory wait to be retired.
+    pub retired_pages_pending: Option<bool>,
+    /// `nvmlComputeMode_t`.
+    pub compute_mode: Option<u32>,
+    /// Whether persistence mode is on.
+    pub persistence: Option<bool>,
+    /// Greatest width of the PCIe link in this slot.
+    pub link_width_max: Option<u32>,
+    /// Compute processes.
+    pub processes: Option<u32>,
 }
 
 /// A GPU that only the libraries name.

@@ -5,7 +5,7 @@ use crate::facts::{ChildEnd, Layer, LibraryAnswers, Reading};
 use crate::finding::{Finding, Fix, Severity};
 use crate::rules::driver::nodes::nodes_come_on_first_use;
 use crate::rules::stack::{cuda_code, nvml_code, verified};
-use crate::rules::{Ctx, Need, Outcome};
+use crate::rules::{Ctx, Need, Outcome, gpu_state};
 use crate::sysroot::file_name;
 
 /// A call that takes longer than this is slow, in milliseconds.
@@ -229,7 +229,7 @@ fn finding(ctx: &Ctx<'_>, answers: &LibraryAnswers, code: i64, severity: Severit
     {
         finding = finding.evidence(format!("open {}", open.path), open.result.clone(), "open()");
     }
-    finding
+    gpu_state::with_last_xid(ctx, finding)
         .fix(verified(
             ctx,
             Fix::at(Layer::Driver, "read what the driver says in the kernel log")

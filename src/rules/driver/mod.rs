@@ -7,10 +7,11 @@ mod firmware;
 mod level;
 mod library;
 mod module;
+mod mps;
 mod nodes;
 mod supported;
 
-use super::{Need, Rule};
+use super::{Need, Rule, gpu_state};
 use crate::facts::Layer::Driver;
 use crate::finding::Severity::{Error, Note, Warning};
 
@@ -65,9 +66,22 @@ const INIT_FAILS: &[&str] = &[
     "gpu-excluded",
     "mig-device-node-missing",
     "cuda-visible-devices-hides-all",
+    "mig-without-instances",
+    "compute-mode-exclusive",
+    "mps-leftover",
+    "address-space-limit",
 ];
 
 pub(super) static RULES: &[Rule] = &[
+    Rule {
+        id: "branch-end-of-life",
+        layer: Driver,
+        severity: Note,
+        need: Need::Detail,
+        follows_from: &[],
+        page: include_str!("../pages/branch-end-of-life.md"),
+        check: supported::branch_end_of_life,
+    },
     Rule {
         id: "compat-libcuda-in-use",
         layer: Driver,
@@ -85,6 +99,15 @@ pub(super) static RULES: &[Rule] = &[
         follows_from: &[],
         page: include_str!("../pages/compat-libcuda-not-usable.md"),
         check: library::compat_not_usable,
+    },
+    Rule {
+        id: "compute-mode-exclusive",
+        layer: Driver,
+        severity: Error,
+        need: Need::Detail,
+        follows_from: &[],
+        page: include_str!("../pages/compute-mode-exclusive.md"),
+        check: gpu_state::compute_mode_exclusive,
     },
     Rule {
         id: "cuda-init-failed",
@@ -354,6 +377,15 @@ pub(super) static RULES: &[Rule] = &[
         check: module::module_version_disagrees,
     },
     Rule {
+        id: "mps-leftover",
+        layer: Driver,
+        severity: Error,
+        need: Need::Detail,
+        follows_from: &[],
+        page: include_str!("../pages/mps-leftover.md"),
+        check: mps::mps_leftover,
+    },
+    Rule {
         id: "nvml-init-failed",
         layer: Driver,
         severity: Warning,
@@ -370,6 +402,15 @@ pub(super) static RULES: &[Rule] = &[
         follows_from: &["gpu-dropped-by-branch"],
         page: include_str!("../pages/open-module-unsupported-gpu.md"),
         check: supported::open_module_unsupported_gpu,
+    },
+    Rule {
+        id: "persistence-off",
+        layer: Driver,
+        severity: Note,
+        need: Need::Detail,
+        follows_from: &[],
+        page: include_str!("../pages/persistence-off.md"),
+        check: gpu_state::persistence_off,
     },
     Rule {
         id: "proprietary-module-unsupported-gpu",

@@ -2,7 +2,7 @@
 
 use crate::facts::{Flavour, Layer, PciDevice};
 use crate::finding::{Finding, Fix, Severity};
-use crate::matrix::{Arch, Confidence, OpenModule, Purpose};
+use crate::matrix::{Arch, Confidence, EndOfLife, OpenModule, Purpose};
 use crate::rules::stack::{cuda_code, in_words, verified};
 use crate::rules::{Ctx, Outcome};
 use crate::version::Version;
@@ -214,6 +214,62 @@ pub(super) fn gpu_too_new_for_branch(ctx: &Ctx<'_>) -> Outcome {
         .detail("The GPU is of an architecture that this branch does not know. The module loads and ignores it.")
         .fix(driver_fix(ctx, format!("install the {first} branch of the driver or a newer one")));
     Outcome::found([finding])
+}
+
+/// The branch gets no more fixes.
+pub(super) fn branch_end_of_life(ctx: &Ctx<'_>) -> Outcome {
+    // Windows's and Tegra's drivers are other lines than the table's.
+    if !ctx.plain_linux() {
+        return Outcome::Clean;
+    }
+    let date = ctx.facts.taken_at.as_str();
+    let found = ctx.driver_version().and_then(|(version, source)| {
+        let branch = ctx.matrix.branch(version)?;
+        (branch.life_at(date) == EndOfLife::Ended).then_some((version, source, branch))
+    });
+    let Some((version, source, branch)) = found else {
+        return Outcome::Clean;
+    };
+    // Where a GPU has a last branch, nothing newer is of use to it.
+    let last = known_gpus(ctx)
+        .iter()
+        .filter_map(|(_, arch)| arch.last_driver_branch)
+        .min();
+    let next: Vec<u32> = ctx
+        .matrix
+        .driver_branches()
+        .iter()
+        .filter(|b| {
+            b.branch > branch.branch
+                && last.is_none_or(|last| b.branch <= last)
+                && matches!(b.kind.as_str(), "lts" | "production")
+                && b.life_at(date) == EndOfLife::Alive
+        })
+        .map(|b| b.branch)
+        .collect();
+    let ended = branch.end_of_life.as_deref().unwrap_or_default();
+    let finding = Finding::new("branch-end-of-life", Layer::Driver, Severity::Note, format!("driver {version} is of branch {}, which gets no more fixes since {ended}", branch.branch))
+        .component("nvidia.ko")
+        .detail("The driver goes on working as it does. Faults and security holes that are found now are mended in newer branches only, and newer kernels may no longer build its module.")
+        .evidence("driver", version.to_string(), source)
+        .evidence("last month of support of the branch", ended, "compatibility matrix")
+        .source(branch.source.clone());
+    let fix = match next.iter().max() {
+        Some(newest) => driver_fix(
+            ctx,
+            format!("move to a branch that is supported, {newest} for instance"),
+        ),
+        None => Fix::at(
+            Layer::Hardware,
+            match last {
+                Some(_) => {
+                    "keep the driver: no supported branch drives this GPU any more, so a newer GPU is the way to one"
+                }
+                None => "move to a branch that NVIDIA supports",
+            },
+        ),
+    };
+    Outcome::found([finding.fix(fix)])
 }
 
 /// The open module on a GPU without the firmware processor that it needs.

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use gpudoctor::facts::{Call, ChildEnd, DeviceAnswer, LibraryAnswers};
 
 use super::super::host::{Answer, ElfFile, Host};
-use super::gpus::{devices_of, driver_gpus};
+use super::gpus::{devices_of, driver_gpus, nvml_devices};
 
 /// Deadline that a hanging call is killed after, in milliseconds.
 const DEADLINE_MS: u64 = 30_000;
@@ -290,7 +290,7 @@ pub(super) fn nvml(
                 .or(told_count)
                 .unwrap_or_else(|| driver_gpus(host).max(1));
             calls.push(number("nvmlDeviceGetCount_v2", count));
-            devices = devices_of(host, count, told.lost);
+            devices = nvml_devices(host, count);
             calls.push(code("nvmlShutdown", 0));
         }
     }
