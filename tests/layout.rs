@@ -46,12 +46,9 @@ fn every_fixture_says_what_it_is_for() {
             host.expect.starts_with("no fault"),
             "{case}"
         );
+        // A healthy host is somebody's twin, or gives a note that harms nobody.
         assert!(
-            !host.is_healthy() || !host.twin_of.is_empty(),
-            "{case}: a healthy host is somebody's twin"
-        );
-        assert!(
-            host.is_healthy() || !host.provokes.is_empty() || !host.twin_of.is_empty(),
+            !host.provokes.is_empty() || !host.twin_of.is_empty(),
             "{case}: a host proves something"
         );
     }
