@@ -76,7 +76,7 @@ pub struct CheckArgs {
     /// Judge a snapshot or a JSON report instead of this machine
     #[arg(long, value_name = "FILE", conflicts_with_all = ["root", "python_env", "load_nothing", "probe"])]
     pub from: Option<PathBuf>,
-    /// Tables that add rows to the bundled compatibility matrix
+    /// Tables that add rows to the bundled compatibility matrix, in place of those in ~/.config/gpudoctor/matrix
     #[arg(long, value_name = "DIR")]
     pub matrix: Option<PathBuf>,
     /// A GPU must be here: its absence is an error

@@ -10,6 +10,7 @@
 mod check;
 mod explain;
 pub mod log;
+mod overlay;
 mod snapshot;
 mod terminal;
 

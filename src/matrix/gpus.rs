@@ -251,6 +251,13 @@ impl Matrix {
     /// The GPU of a PCI device id (vendor 10de). `None`: not in the table, which is not the same as no GPU.
     pub fn gpu(&self, device_id: u16) -> Option<Gpu> {
         let id = format!("{device_id:04x}");
+        if self.chips_added {
+            let mut chips = self.chips().iter();
+            return chips.find_map(|chip| {
+                let (id, name) = chip.ids.iter().find(|(known, _)| *known == id)?;
+                chip.gpu(id, name)
+            });
+        }
         let row = row_of_id(self.text(GPUS), &id)?;
         let chip: Chip = table::rows(&row, "chip").ok()?.pop()?;
         let (id, name) = chip.ids.first()?;
@@ -259,6 +266,12 @@ impl Matrix {
 
     /// The ids that stand on a line of their own, as [`Matrix::gpu`] needs them to.
     pub(super) fn ids_on_lines(&self) -> BTreeSet<&str> {
+        if self.chips_added {
+            let chips = self.chips().iter();
+            return chips
+                .flat_map(|chip| chip.ids.iter().map(|(id, _)| id.as_str()))
+                .collect();
+        }
         let lines = self.text(GPUS).lines();
         lines
             .filter_map(|line| line.strip_prefix("    [\"")?.split_once("\", "))

@@ -11,6 +11,7 @@ use super::escape::terminal;
 use crate::diagnosis::Status;
 use crate::facts::{Calls, Layer};
 use crate::finding::{Finding, Fix, Severity};
+use crate::matrix::Matrix;
 
 /// How a text report is laid out.
 #[derive(Clone, Copy, Debug)]
@@ -60,6 +61,9 @@ pub fn render(report: &Report<'_>, options: Options) -> String {
     }
     if !options.quiet {
         out.examined(report);
+    }
+    out.overlays(report);
+    if !options.quiet {
         out.stack(report);
     }
     out.details(report);
@@ -180,6 +184,13 @@ impl Writer {
                 "     ",
                 "started through sudo: this is root's environment, not yours",
             );
+        }
+    }
+
+    /// Rows that are not gpudoctor's own decide with: whoever reads the report has to know.
+    fn overlays(&mut self, report: &Report<'_>) {
+        for line in overlay_lines(report.matrix) {
+            self.paragraph("matrix: ", "     ", &line);
         }
     }
 
@@ -323,6 +334,17 @@ impl Writer {
             let _ = writeln!(self.text, "  more: gpudoctor explain {}", finding.id);
         }
     }
+}
+
+/// One line for each file that was added to the bundled matrix.
+pub(super) fn overlay_lines(matrix: &Matrix) -> impl Iterator<Item = String> {
+    matrix.overlays().iter().map(|overlay| {
+        let plural = if overlay.rows == 1 { "" } else { "s" };
+        format!(
+            "{} row{plural} of {} (sha256 {}) added to the bundled tables",
+            overlay.rows, overlay.path, overlay.sha256
+        )
+    })
 }
 
 /// A layer in a sentence.

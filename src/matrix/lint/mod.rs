@@ -229,7 +229,7 @@ fn is_version(text: &str) -> bool {
 }
 
 /// `2024`, `2024-03`, `2024-03-31`.
-fn is_date(text: &str) -> bool {
+pub(super) fn is_date(text: &str) -> bool {
     let mut parts = text.split('-');
     let mut next = |len: usize, range: std::ops::RangeInclusive<u32>| {
         let part = parts.next()?;
