@@ -2,6 +2,7 @@
 //!
 //! This library serves the `gpudoctor` binary, its tests, fuzz targets and benchmarks; it is not a public API.
 
+pub mod ask;
 pub mod cli;
 pub mod commands;
 pub mod diagnosis;
@@ -16,4 +17,5 @@ pub mod redact;
 pub mod report;
 pub mod rules;
 pub mod sysroot;
+pub mod target;
 pub mod version;

@@ -10,6 +10,7 @@
 mod check;
 mod explain;
 pub mod log;
+mod matrix;
 mod overlay;
 mod snapshot;
 mod terminal;
@@ -35,6 +36,7 @@ pub fn run(cli: Cli) -> Result<u8, Error> {
         Some(Command::Check(args)) => check::run(&args),
         Some(Command::Snapshot(args)) => snapshot::run(&args),
         Some(Command::Explain(args)) => explain::run(&args),
+        Some(Command::Matrix(args)) => matrix::run(&args),
     }
 }
 

@@ -219,6 +219,11 @@ pub struct Gpu {
 }
 
 impl Chip {
+    /// Every product of it.
+    pub fn gpus(&self) -> impl Iterator<Item = Gpu> {
+        self.ids.iter().filter_map(|(id, name)| self.gpu(id, name))
+    }
+
     fn gpu(&self, id: &str, name: &str) -> Option<Gpu> {
         Some(Gpu {
             device: u16::from_str_radix(id, 16).ok()?,

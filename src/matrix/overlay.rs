@@ -64,7 +64,7 @@ pub struct OverlayError {
 struct Reader<'a> {
     file: &'a str,
     text: &'a str,
-    rows: usize,
+    rows: Vec<Placed<String>>,
 }
 
 /// Declares the tables that an overlay may add to: field, file, name, and by what its rows are ordered.
@@ -131,36 +131,46 @@ impl Matrix {
             return Ok(matrix);
         };
         matrix.parse_all().map_err(|reason| first.error(reason))?;
+        let mut places = Vec::new();
         for file in files {
             let rows = matrix.add_file(file).map_err(|reason| file.error(reason))?;
             matrix.overlays.push(Overlay {
                 path: file.path.clone(),
                 sha256: sha256(file.text.as_bytes()),
-                rows,
+                rows: rows.len(),
             });
+            places.extend(rows.into_iter().map(|(line, row)| (file, line, row)));
         }
         let problems = lint::lint(&matrix);
         let Some(problem) = problems.first() else {
             return Ok(matrix);
         };
-        // The linter names the table's file; the one that was added to it is to blame, where there is one.
-        let blamed = files
-            .iter()
-            .find(|file| problem.starts_with(&format!("{},", file.name)));
-        let problem = blamed.map_or(problem.as_str(), |file| {
-            problem.get(file.name.len() + 2..).unwrap_or(problem)
-        });
         let more = match problems.len() - 1 {
             0 => String::new(),
             n => format!(" (and {n} more)"),
         };
-        Err(blamed.unwrap_or(first).error(format!(
-            "with its rows the matrix does not hold: {problem}{more}"
-        )))
+        // A problem of a row that was added is told first; others follow from it, or the bundled rows contradict it.
+        let own = problems.iter().find_map(|problem| {
+            let of = |(file, _, row): &&(&OverlayFile, usize, String)| {
+                problem.starts_with(&format!("{}, {row}: ", file.name))
+            };
+            places.iter().find(of).map(|place| (problem, place))
+        });
+        let does_not_hold = "with its rows the matrix does not hold";
+        if let Some((problem, (file, line, _))) = own {
+            let problem = problem.get(file.name.len() + 2..).unwrap_or(problem);
+            return Err(file.error(format!("line {line}, {does_not_hold}: {problem}{more}")));
+        }
+        let blamed = files
+            .iter()
+            .find(|file| problem.starts_with(&format!("{},", file.name)));
+        Err(blamed
+            .unwrap_or(first)
+            .error(format!("{does_not_hold}: {problem}{more}")))
     }
 
-    /// Adds the rows of one file; how many they are.
-    fn add_file(&mut self, file: &OverlayFile) -> Result<usize, String> {
+    /// Adds the rows of one file: `[[table]] key` of each, and its line.
+    fn add_file(&mut self, file: &OverlayFile) -> Result<Vec<Placed<String>>, String> {
         let Some((name, _)) = FILES.iter().find(|(name, _)| *name == file.name) else {
             let known: Vec<_> = FILES.iter().map(|(name, _)| *name).collect();
             return Err(format!(
@@ -171,7 +181,7 @@ impl Matrix {
         let mut reader = Reader {
             file: name,
             text: &file.text,
-            rows: 0,
+            rows: Vec::new(),
         };
         let whole = DeTable::parse(&file.text).map_err(|error| reader.fault("", &error))?;
         let mut has_schema = false;
@@ -232,6 +242,16 @@ impl Reader<'_> {
     fn line(&self, at: usize) -> usize {
         let before = self.text.get(..at).unwrap_or(self.text);
         before.matches('\n').count() + 1
+    }
+
+    /// The line of a key in the row that begins on this one.
+    fn line_of(&self, row: usize, key: &str) -> usize {
+        let is_key = |line: &str| {
+            let rest = line.trim_start().strip_prefix(key);
+            rest.is_some_and(|rest| rest.trim_start().starts_with('='))
+        };
+        let mut lines = self.text.lines().skip(row);
+        lines.position(is_key).map_or(row, |at| row + at + 1)
     }
 
     /// One line: line, table, key, and what the parser says.
@@ -309,33 +329,40 @@ impl Reader<'_> {
             }
             let mut row = T::deserialize(row.into_deserializer())
                 .map_err(|error| self.fault(table, &error))?;
-            let at = format!("line {line}, [[{table}]] {}", row.key().escape_debug());
             for (name, cell) in row.cells() {
-                if let Some(reason) = unfit(&cell) {
-                    return Err(format!("{at}: `{name}`: {reason}"));
+                if let Some(reason) = unfit(&name, &cell) {
+                    return Err(format!(
+                        "line {}, [[{table}]]: `{name}`: {reason}",
+                        self.line_of(line, &name)
+                    ));
                 }
             }
+            let at = format!("line {line}, [[{table}]] {}", row.key().escape_debug());
             if rows.iter().any(|(_, other)| other.key() == row.key()) {
                 return Err(format!("{at}: stands twice in this file"));
             }
             mark(&mut row, &format!(" (overlay {})", self.file));
-            self.rows += 1;
+            self.rows.push((line, format!("[[{table}]] {}", row.key())));
             rows.push((line, row));
         }
         Ok(rows)
     }
 }
 
-/// Why a cell cannot be shown in a report.
-fn unfit(cell: &Value) -> Option<&'static str> {
-    match cell {
-        Value::String(text) if text.len() > LONGEST_TEXT => Some("the text is too long"),
-        Value::String(text) if text.chars().any(char::is_control) => {
-            Some("control characters are no text")
+/// Why a cell cannot be used, or be shown in a report.
+fn unfit(name: &str, cell: &Value) -> Option<String> {
+    let version = lint::VERSION_CELLS.contains(&name);
+    lint::strings(cell).into_iter().find_map(|text| {
+        if text.len() > LONGEST_TEXT {
+            Some("the text is too long".to_owned())
+        } else if text.chars().any(char::is_control) {
+            Some("control characters are no text".to_owned())
+        } else if version && !lint::is_version(text) {
+            Some(format!("`{}` is no version", text.escape_debug()))
+        } else {
+            None
         }
-        Value::Array(values) => values.iter().find_map(unfit),
-        _ => None,
-    }
+    })
 }
 
 /// Adds rows to a table; one with a known key takes the place of the bundled one.
@@ -540,7 +567,7 @@ confidence = "verified"
             ("gpus.toml", chip.replace("2b85", "2204"), &["does not hold", "2204 is an id of"]),
             // The whole: a level that the toolkit contradicts, an order that does not hold.
             ("cuda-driver.toml", toolkit("level = 13060\nlevel_by", "level = 13070\nlevel_by"), &["does not hold", "its branch has another level"]),
-            ("cuda-driver.toml", toolkit("branch = 640\n", "branch = 600\n"), &["does not hold", "out of order"]),
+            ("cuda-driver.toml", toolkit("branch = 640\n", "branch = 600\n"), &["does not hold", "line 4", "no toolkit is paired"]),
         ] {
             let error = Matrix::with_overlay(&[file(name, &rows)]).unwrap_err();
             assert_eq!(error.name, name);

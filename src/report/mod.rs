@@ -4,6 +4,7 @@
 
 pub mod escape;
 pub mod json;
+pub mod matrix;
 pub mod text;
 
 use crate::diagnosis::Diagnosis;

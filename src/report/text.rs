@@ -86,15 +86,8 @@ impl Writer {
 
     /// Wraps a paragraph: the first line after `first`, the others after `rest`.
     fn paragraph(&mut self, first: &str, rest: &str, text: &str) {
-        let options = textwrap::Options::new(self.options.width)
-            .initial_indent(first)
-            .subsequent_indent(rest)
-            .word_separator(textwrap::WordSeparator::AsciiSpace)
-            .word_splitter(textwrap::WordSplitter::NoHyphenation)
-            .break_words(false);
-        for line in textwrap::wrap(&terminal(text), options) {
-            let _ = writeln!(self.text, "{}", line.trim_end());
-        }
+        self.text
+            .push_str(&wrapped(self.options.width, first, rest, text));
     }
 
     fn blank(&mut self) {
@@ -334,6 +327,23 @@ impl Writer {
             let _ = writeln!(self.text, "  more: gpudoctor explain {}", finding.id);
         }
     }
+}
+
+/// A paragraph at most `width` columns wide: the first line after `first`, the others after `rest`. What the text holds
+/// is shown, never acted on.
+pub(super) fn wrapped(width: usize, first: &str, rest: &str, text: &str) -> String {
+    let options = textwrap::Options::new(width)
+        .initial_indent(first)
+        .subsequent_indent(rest)
+        .word_separator(textwrap::WordSeparator::AsciiSpace)
+        .word_splitter(textwrap::WordSplitter::NoHyphenation)
+        .break_words(false);
+    textwrap::wrap(&terminal(text), options)
+        .iter()
+        .fold(String::new(), |mut out, line| {
+            let _ = writeln!(out, "{}", line.trim_end());
+            out
+        })
 }
 
 /// One line for each file that was added to the bundled matrix.
