@@ -7,6 +7,8 @@ use clap::{Args, Parser, Subcommand, ValueEnum};
 
 use crate::facts::Layer;
 use crate::finding::Severity;
+use crate::target::{self, Target};
+use crate::version::Version;
 
 /// Walks the layers between a program and the GPU, and names the one at fault
 #[derive(Debug, Parser)]
@@ -83,6 +85,11 @@ Exit status: 0 it is explained, 1 nothing is known about it")]
         after_help = "Examples:\n  gpudoctor gpus\n  gpudoctor gpus --watch                   a line a GPU and second, until interrupted\n  gpudoctor gpus --format csv              the columns of nvidia-smi's\n                                           --query-gpu=index,name,driver_version,memory.used,memory.total,utilization.gpu,temperature.gpu,power.draw\n                                           --format=csv,noheader,nounits, then capability, PCI address, PCI id, MIG\n                                           instances, compute processes, state, time; NVIDIA's GPUs only\n  gpudoctor gpus --format json | jq '.gpus[] | select(.state != \"ok\")'\n\nA GPU that sleeps is not woken unless --probe is given. What a board cannot tell is N/A.\n\nExit status: 0 GPUs were shown, 1 there is none or it could not be asked, 2 the call was wrong."
     )]
     Gpus(GpusArgs),
+    /// Ask the compatibility matrix: what a CUDA version, driver or GPU is, and whether they go together
+    #[command(
+        after_help = "Examples:\n  gpudoctor matrix cuda 12.4                                  what it needs and builds for\n  gpudoctor matrix driver 470.82.01                           what it runs and drives\n  gpudoctor matrix gpu \"RTX 5090\"                             or 10de:2b85, or sm_120\n  gpudoctor matrix can --driver 470.82.01 --cuda 12.4         does it run, and what helps\n  gpudoctor matrix can --driver 535 --cuda 12.9 --gpu A100+L40S\n  gpudoctor matrix can --target driver=551.61,os=windows,cuda=12.4 --format json\n\nExit status: 0 yes, or known; 1 no, or unknown; 2 the call was wrong."
+    )]
+    Matrix(MatrixArgs),
 }
 
 /// Where to look, and how.
@@ -254,6 +261,120 @@ pub enum GpusFormat {
     /// As nvidia-smi writes it, with more columns behind
     Csv,
     /// By the contract `gpudoctor.gpus/1`; one document a line with --watch
+    Json,
+}
+
+/// `gpudoctor matrix`.
+#[derive(Args, Clone, Debug)]
+pub struct MatrixArgs {
+    /// The question.
+    #[command(subcommand)]
+    pub question: MatrixQuestion,
+}
+
+/// How a question to the matrix is answered.
+#[derive(Args, Clone, Debug)]
+pub struct AnswerArgs {
+    /// Tables that add rows to the bundled matrix, in place of those in ~/.config/gpudoctor/matrix
+    #[arg(long, value_name = "DIR")]
+    pub matrix: Option<PathBuf>,
+    /// How to write the answer
+    #[arg(long, value_enum, default_value_t)]
+    pub format: AnswerFormat,
+    /// Whether to colour the answer
+    #[arg(long, value_name = "WHEN", value_enum, default_value_t)]
+    pub color: Color,
+}
+
+/// A question to the matrix.
+#[derive(Clone, Debug, Subcommand)]
+pub enum MatrixQuestion {
+    /// What a CUDA version needs, came with and builds for
+    #[command(
+        after_help = "Examples:\n  gpudoctor matrix cuda 12.4\n  gpudoctor matrix cuda 12.4.1       that release alone\n  gpudoctor matrix cuda 13           all of 13.x"
+    )]
+    Cuda {
+        /// 12.4
+        #[arg(value_parser = target::cuda)]
+        version: Version,
+        /// How it is answered.
+        #[command(flatten)]
+        answer: AnswerArgs,
+    },
+    /// What a driver runs and drives
+    #[command(
+        after_help = "Examples:\n  gpudoctor matrix driver 470.82.01\n  gpudoctor matrix driver 535                     any build of the branch\n  gpudoctor matrix driver 551.61 --os windows     Windows numbers are another line"
+    )]
+    Driver {
+        /// 470.82.01, or a branch: 470
+        #[arg(value_parser = target::driver)]
+        version: target::Driver,
+        /// `windows` or `wsl` where it is a Windows driver
+        #[arg(long, value_parser = target::os)]
+        os: Option<target::Os>,
+        /// How it is answered.
+        #[command(flatten)]
+        answer: AnswerArgs,
+    },
+    /// What a GPU is, and what drives it and builds for it
+    #[command(
+        after_help = "Examples:\n  gpudoctor matrix gpu \"RTX 5090\"\n  gpudoctor matrix gpu 10de:2b85     as lspci -nn shows it\n  gpudoctor matrix gpu sm_120        or 12.0"
+    )]
+    Gpu {
+        /// A name, a PCI id (10de:2b85) or an architecture (`sm_120`, 12.0)
+        #[arg(value_parser = target::gpu)]
+        gpu: target::Gpu,
+        /// How it is answered.
+        #[command(flatten)]
+        answer: AnswerArgs,
+    },
+    /// Whether driver, CUDA version and GPU go together: yes or no, why, and the ways out
+    #[command(
+        after_help = "Two of driver, CUDA version and GPU are needed.\n\nExamples:\n  gpudoctor matrix can --driver 470.82.01 --cuda 12.4\n  gpudoctor matrix can --driver 470.82.01 --cuda 12.4 --gpu A100\n  gpudoctor matrix can --cuda 13.0 --gpu V100\n  gpudoctor matrix can --target driver=535.104.05,gpu=A100+L40S,glibc=2.31 --cuda 12.9\n\nExit status: 0 yes; 1 no, or the matrix cannot tell; 2 the call was wrong."
+    )]
+    Can(Box<CanArgs>),
+}
+
+/// `gpudoctor matrix can`.
+#[derive(Args, Clone, Debug)]
+pub struct CanArgs {
+    /// The driver: 535.104.05, a branch, or `none`
+    #[arg(long, value_name = "VERSION", value_parser = target::driver)]
+    pub driver: Option<target::Driver>,
+    /// The CUDA version of the program, image or wheel: 12.4
+    #[arg(long, value_name = "VERSION", value_parser = target::cuda)]
+    pub cuda: Option<Version>,
+    /// GPUs: names, PCI ids or architectures, joined with `+`
+    #[arg(long, value_name = "GPU", value_parser = GpuList::parse)]
+    pub gpu: Vec<GpuList>,
+    /// The system: ubuntu-22.04; with `windows` or `wsl` the driver is a Windows one
+    #[arg(long, value_name = "OS", value_parser = target::os)]
+    pub os: Option<target::Os>,
+    /// All in one word: driver=535.104.05,gpu=A100+L40S,cuda=12.4,glibc=2.31,os=ubuntu-22.04
+    #[arg(long, value_name = "TARGET")]
+    pub target: Option<Target>,
+    /// How it is answered.
+    #[command(flatten)]
+    pub answer: AnswerArgs,
+}
+
+/// What one `--gpu` names.
+#[derive(Clone, Debug)]
+pub struct GpuList(pub Vec<target::Gpu>);
+
+impl GpuList {
+    fn parse(text: &str) -> Result<Self, String> {
+        target::gpus(text).map(Self)
+    }
+}
+
+/// How an answer of the matrix is written.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+pub enum AnswerFormat {
+    /// For people
+    #[default]
+    Text,
+    /// By the contract `gpudoctor.matrix/1`
     Json,
 }
 

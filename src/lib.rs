@@ -78,6 +78,7 @@
 //! tests on real and damaged bytes, and a host in `fixtures/hosts/` that has it. All sources of one fact are kept: that they
 //! disagree is a finding.
 
+pub mod ask;
 pub mod cli;
 pub mod commands;
 pub mod diagnosis;
@@ -92,4 +93,5 @@ pub mod redact;
 pub mod report;
 pub mod rules;
 pub mod sysroot;
+pub mod target;
 pub mod version;

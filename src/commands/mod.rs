@@ -12,6 +12,8 @@ mod demo;
 mod explain;
 mod gpus;
 pub mod log;
+mod matrix;
+mod overlay;
 mod snapshot;
 mod terminal;
 
@@ -43,6 +45,7 @@ pub fn run(cli: Cli) -> Result<u8, Error> {
         }
         Some(Command::Explain(args)) => explain::run(&args),
         Some(Command::Gpus(args)) => gpus::run(&args),
+        Some(Command::Matrix(args)) => matrix::run(&args),
     }
 }
 

@@ -6,6 +6,7 @@ pub mod escape;
 pub mod gpus;
 pub mod json;
 pub mod markdown;
+pub mod matrix;
 pub mod text;
 
 use crate::diagnosis::Diagnosis;

@@ -11,6 +11,7 @@ use super::escape::terminal;
 use crate::diagnosis::{LayerState, NOT_EXAMINED, Status};
 use crate::facts::Calls;
 use crate::finding::{Evidence, Finding, Fix, Severity};
+use crate::matrix::Matrix;
 use crate::sysroot::file_name;
 
 /// How a text report is laid out.
@@ -68,6 +69,9 @@ pub fn render(report: &Report<'_>, options: Options) -> String {
     }
     if !options.quiet {
         out.examined(report);
+    }
+    out.overlays(report);
+    if !options.quiet {
         out.stack(report);
     }
     out.details(report);
@@ -90,13 +94,8 @@ impl Writer {
 
     /// Wraps a paragraph: the first line after `first`, the others after `rest`.
     fn paragraph(&mut self, first: &str, rest: &str, text: &str) {
-        for (index, line) in wrap(text, self.options.width, first, rest)
-            .iter()
-            .enumerate()
-        {
-            let indent = if index == 0 { first } else { rest };
-            let _ = writeln!(self.text, "{}", format!("{indent}{line}").trim_end());
-        }
+        self.text
+            .push_str(&wrapped(self.options.width, first, rest, text));
     }
 
     fn blank(&mut self) {
@@ -202,6 +201,13 @@ impl Writer {
                 "     ",
                 "started through sudo: this is root's environment, not yours",
             );
+        }
+    }
+
+    /// Rows that are not gpudoctor's own decide with: whoever reads the report has to know.
+    fn overlays(&mut self, report: &Report<'_>) {
+        for line in overlay_lines(report.matrix) {
+            self.paragraph("matrix: ", "     ", &line);
         }
     }
 
@@ -513,4 +519,26 @@ fn word_end(text: &str) -> usize {
         before = Some(c);
     }
     text.len()
+}
+
+/// A paragraph at most `width` columns wide: the first line after `first`, the others after `rest`. What the text holds
+/// is shown, never acted on.
+pub(super) fn wrapped(width: usize, first: &str, rest: &str, text: &str) -> String {
+    let mut out = String::new();
+    for (index, line) in wrap(text, width, first, rest).iter().enumerate() {
+        let indent = if index == 0 { first } else { rest };
+        let _ = writeln!(out, "{}", format!("{indent}{line}").trim_end());
+    }
+    out
+}
+
+/// One line for each file that was added to the bundled matrix.
+pub(super) fn overlay_lines(matrix: &Matrix) -> impl Iterator<Item = String> {
+    matrix.overlays().iter().map(|overlay| {
+        let plural = if overlay.rows == 1 { "" } else { "s" };
+        format!(
+            "{} row{plural} of {} (sha256 {}) added to the bundled tables",
+            overlay.rows, overlay.path, overlay.sha256
+        )
+    })
 }

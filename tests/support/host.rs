@@ -365,7 +365,7 @@ pub struct Readings {
     pub compute_mode: Option<u32>,
     /// Whether persistence mode is on.
     pub persistence: Option<bool>,
-    /// Greatest width of the PCIe link in this slot.
+    /// Greatest width of the `PCIe` link in this slot.
     pub link_width_max: Option<u32>,
     /// Compute processes.
     pub processes: Option<u32>,

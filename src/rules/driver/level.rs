@@ -82,6 +82,18 @@ pub(super) fn driver_too_old(ctx: &Ctx<'_>) -> Outcome {
         return Outcome::Clean;
     }
     let Some((level, level_source)) = ctx.driver_level() else {
+        // Of a branch that is in no table (a newer one, a side line) the level of the one before it is sure.
+        let version = libcuda.version.value().filter(|_| ctx.plain_linux());
+        let at_least = version.and_then(|version| ctx.matrix.cuda_level_range(version).0);
+        let all_fit = at_least.is_some_and(|level| {
+            runtimes.iter().all(|copy| {
+                runtime_version(ctx, copy)
+                    .is_some_and(|(version, _)| ctx.matrix.runtime_accepts(&version, level))
+            })
+        });
+        if all_fit {
+            return Outcome::Clean;
+        }
         return Outcome::unknown(format!(
             "the CUDA version of {}: not asked, and no branch of the matrix",
             libcuda.path

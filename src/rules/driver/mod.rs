@@ -1,6 +1,8 @@
 //! Rules whose fault lies in the driver layer, by topic: the kernel module, which GPUs it can drive, device nodes,
-//! user-space libraries, calls that go wrong, the fabric manager, and the level that runtimes ask for.
+//! user-space libraries, calls that go wrong, the fabric manager, the level that runtimes ask for, and what is newer than
+//! the matrix.
 
+mod age;
 mod calls;
 mod fabric;
 mod firmware;
@@ -312,6 +314,24 @@ pub(super) static RULES: &[Rule] = &[
         follows_from: &[],
         page: include_str!("../pages/libcuda-stub.md"),
         check: library::libcuda_stub,
+    },
+    Rule {
+        id: "matrix-newer-driver",
+        layer: Driver,
+        severity: Note,
+        need: Need::Detail,
+        follows_from: &[],
+        page: include_str!("../pages/matrix-newer-driver.md"),
+        check: age::matrix_newer_driver,
+    },
+    Rule {
+        id: "matrix-old",
+        layer: Driver,
+        severity: Note,
+        need: Need::Detail,
+        follows_from: &[],
+        page: include_str!("../pages/matrix-old.md"),
+        check: age::matrix_old,
     },
     Rule {
         id: "mig-device-node-missing",
