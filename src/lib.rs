@@ -6,7 +6,7 @@
 //! # Bird's eye view
 //!
 //! ```text
-//! world --probe--> Facts --rules (+ matrix)--> Outcomes --diagnosis--> Diagnosis --report--> text, JSON
+//! world --probe--> Facts --rules (+ matrix)--> Outcomes --diagnosis--> Diagnosis --report--> text, Markdown, JSON
 //! ```
 //!
 //! A run takes a snapshot of the machine, judges it, and renders what came of it. The three steps share nothing but the data
@@ -34,7 +34,8 @@
 //! | [`rules`] | the rules, one file a layer, and a page an id in `rules/pages/` |
 //! | [`finding`] | what a rule finds: severity, evidence, fixes; shell quoting of commands |
 //! | [`diagnosis`] | from outcomes to a verdict, and the one-line summaries of layers |
-//! | [`report`] | text and JSON, and the escaping of strings from the host |
+//! | [`ask`], [`target`] | questions to the matrix: what a version or GPU is, and whether a described target runs it |
+//! | [`report`] | text, Markdown and JSON, and the escaping of strings from the host |
 //! | [`redact`] | the one writer that takes private names out of a snapshot |
 //! | [`version`] | versions as NVIDIA writes them |
 //! | [`cli`], [`commands`] | the command line; the caller's world (environment, terminal, clock) is read there and handed on as data |

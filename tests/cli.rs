@@ -180,7 +180,7 @@ fn a_wrong_call_is_refused_in_one_line() {
         (&["chekc"], &["chekc"]),
         (&["--timeout", "0"], &["--timeout", "1..=3600"]),
         (&["--timeout", "soon"], &["--timeout", "soon"]),
-        (&["--format", "yaml"], &["--format", "text, json"]),
+        (&["--format", "yaml"], &["--format", "text, markdown, json"]),
         (&["--fail-on", "note"], &["--fail-on", "unknown, never"]),
         (&["--color", "mauve"], &["--color"]),
         (&["--from"], &["--from"]),

@@ -143,7 +143,7 @@ pub fn named(case: &str) -> &'static Diagnosed {
 pub fn take(host: &Host) -> Facts {
     let folder = folder();
     let laid = lay_out(host, folder.path());
-    let request = request(folder.path(), &laid);
+    let request = request(folder.path(), &laid, host.taken_at.as_deref());
     let mut facts = probe::take(&request);
     "live".clone_into(&mut facts.scope.mode);
     facts.scope.calls = laid.calls;
@@ -152,7 +152,10 @@ pub fn take(host: &Host) -> Facts {
     probe::redacted(&request, facts)
 }
 
-fn request(root: &Path, laid: &Laid) -> Request {
+/// When a host's snapshot is taken where it does not say so itself.
+const TAKEN_AT: &str = "2026-01-02T03:04:05Z";
+
+fn request(root: &Path, laid: &Laid, taken_at: Option<&str>) -> Request {
     Request {
         sysroot: Sysroot::at(root).expect("the folder is there"),
         environment: Some(laid.environment.clone()),
@@ -163,7 +166,7 @@ fn request(root: &Path, laid: &Laid) -> Request {
         timeout: Duration::from_secs(30),
         uname: Some((laid.kernel_release.clone(), laid.arch.clone())),
         user: Some(laid.user.clone()),
-        taken_at: "2026-01-02T03:04:05Z".to_owned(),
+        taken_at: taken_at.unwrap_or(TAKEN_AT).to_owned(),
         redact: false,
         // Nothing is called below a folder, so no child is started.
         launcher: Launcher::new("/nonexistent"),

@@ -72,6 +72,8 @@ pub struct Host {
     pub expect_layer: String,
     /// Several layers that are all right as an answer.
     pub expect_layers: Vec<String>,
+    /// When the snapshot is taken (UTC, RFC 3339), where that matters; else a fixed day.
+    pub taken_at: Option<String>,
     /// Words that title, component, evidence or fixes of the root cause have to contain.
     pub expect_says: Vec<String>,
     /// Exit codes that are all right; empty: 1 for a fault, 0 for none.
