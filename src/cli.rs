@@ -39,16 +39,16 @@ pub enum Command {
         after_help = "Example:\n  gpudoctor snapshot -o host.json && gpudoctor check --from host.json"
     )]
     Snapshot(SnapshotArgs),
-    /// Ask the compatibility matrix: what a CUDA version, driver or GPU is, and whether they go together
-    #[command(
-        after_help = "Examples:\n  gpudoctor matrix cuda 12.4                                  what it needs and builds for\n  gpudoctor matrix driver 470.82.01                           what it runs and drives\n  gpudoctor matrix gpu \"RTX 5090\"                             or 10de:2b85, or sm_120\n  gpudoctor matrix can --driver 470.82.01 --cuda 12.4         does it run, and what helps\n  gpudoctor matrix can --driver 535 --cuda 12.9 --gpu A100+L40S\n  gpudoctor matrix can --target driver=551.61,os=windows,cuda=12.4 --format json\n\nExit status: 0 yes, or known; 1 no, or unknown; 2 the call was wrong."
-    )]
-    Matrix(MatrixArgs),
     /// Explain a finding: what it means, how it is detected, causes and fixes
     #[command(
         after_help = "Examples:\n  gpudoctor explain driver-too-old\n  gpudoctor explain --list"
     )]
     Explain(ExplainArgs),
+    /// Ask the compatibility matrix: what a CUDA version, driver or GPU is, and whether they go together
+    #[command(
+        after_help = "Examples:\n  gpudoctor matrix cuda 12.4                                  what it needs and builds for\n  gpudoctor matrix driver 470.82.01                           what it runs and drives\n  gpudoctor matrix gpu \"RTX 5090\"                             or 10de:2b85, or sm_120\n  gpudoctor matrix can --driver 470.82.01 --cuda 12.4         does it run, and what helps\n  gpudoctor matrix can --driver 535 --cuda 12.9 --gpu A100+L40S\n  gpudoctor matrix can --target driver=551.61,os=windows,cuda=12.4 --format json\n\nExit status: 0 yes, or known; 1 no, or unknown; 2 the call was wrong."
+    )]
+    Matrix(MatrixArgs),
 }
 
 /// Where to look, and how.
@@ -83,7 +83,7 @@ pub struct CheckArgs {
     /// Judge a snapshot or a JSON report instead of this machine
     #[arg(long, value_name = "FILE", conflicts_with_all = ["root", "python_env", "load_nothing", "probe"])]
     pub from: Option<PathBuf>,
-    /// Tables that add rows to the bundled compatibility matrix
+    /// Tables that add rows to the bundled compatibility matrix, in place of those in ~/.config/gpudoctor/matrix
     #[arg(long, value_name = "DIR")]
     pub matrix: Option<PathBuf>,
     /// A GPU must be here: its absence is an error
@@ -126,53 +126,6 @@ pub struct ExplainArgs {
     /// List all ids
     #[arg(long, conflicts_with = "what")]
     pub list: bool,
-}
-
-/// From when on a run has failed.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
-pub enum FailOn {
-    /// An error
-    #[default]
-    Error,
-    /// A warning or an error
-    Warning,
-    /// Also where it could not be told
-    Unknown,
-    /// Never
-    Never,
-}
-
-impl FailOn {
-    /// Whether a finding of this severity fails the run.
-    pub fn fails(self, severity: Severity) -> bool {
-        match self {
-            Self::Never => false,
-            Self::Error => severity == Severity::Error,
-            Self::Warning | Self::Unknown => severity >= Severity::Warning,
-        }
-    }
-}
-
-/// How a report is written.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
-pub enum Format {
-    /// For people
-    #[default]
-    Text,
-    /// By the contract `gpudoctor.report/1`
-    Json,
-}
-
-/// When to colour.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
-pub enum Color {
-    /// On a terminal, unless `NO_COLOR` is set
-    #[default]
-    Auto,
-    /// Always
-    Always,
-    /// Never
-    Never,
 }
 
 /// `gpudoctor matrix`.
@@ -287,4 +240,51 @@ pub enum AnswerFormat {
     Text,
     /// By the contract `gpudoctor.matrix/1`
     Json,
+}
+
+/// From when on a run has failed.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+pub enum FailOn {
+    /// An error
+    #[default]
+    Error,
+    /// A warning or an error
+    Warning,
+    /// Also where it could not be told
+    Unknown,
+    /// Never
+    Never,
+}
+
+impl FailOn {
+    /// Whether a finding of this severity fails the run.
+    pub fn fails(self, severity: Severity) -> bool {
+        match self {
+            Self::Never => false,
+            Self::Error => severity == Severity::Error,
+            Self::Warning | Self::Unknown => severity >= Severity::Warning,
+        }
+    }
+}
+
+/// How a report is written.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+pub enum Format {
+    /// For people
+    #[default]
+    Text,
+    /// By the contract `gpudoctor.report/1`
+    Json,
+}
+
+/// When to colour.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+pub enum Color {
+    /// On a terminal, unless `NO_COLOR` is set
+    #[default]
+    Auto,
+    /// Always
+    Always,
+    /// Never
+    Never,
 }

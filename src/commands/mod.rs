@@ -34,9 +34,9 @@ pub fn run(cli: Cli) -> Result<u8, Error> {
     match cli.command {
         None => check::run(&cli.check),
         Some(Command::Check(args)) => check::run(&args),
-        Some(Command::Matrix(args)) => matrix::run(&args),
         Some(Command::Snapshot(args)) => snapshot::run(&args),
         Some(Command::Explain(args)) => explain::run(&args),
+        Some(Command::Matrix(args)) => matrix::run(&args),
     }
 }
 

@@ -6,20 +6,14 @@ use std::fmt::Write as _;
 use owo_colors::{OwoColorize as _, Style};
 use serde::Serialize;
 
-use super::overlay_lines;
+use super::json::MatrixOf;
+use super::text::{overlay_lines, wrapped};
 use crate::ask::{Answer, Cited, Way, Word};
-use crate::matrix::{Confidence, Matrix, Overlay};
+use crate::matrix::{Confidence, Matrix};
 use crate::report::escape::terminal;
 
 /// The schema of an answer.
 pub const SCHEMA: &str = "gpudoctor.matrix/1";
-
-/// Which knowledge was used.
-#[derive(Serialize)]
-struct MatrixOf<'a> {
-    as_of: &'a str,
-    overlays: &'a [Overlay],
-}
 
 #[derive(Serialize)]
 struct Document<'a> {
@@ -38,10 +32,7 @@ pub fn json(answer: &Answer, matrix: &Matrix) -> serde_json::Result<String> {
     let document = Document {
         schema: SCHEMA,
         version: env!("CARGO_PKG_VERSION"),
-        matrix: MatrixOf {
-            as_of: matrix.as_of(),
-            overlays: matrix.overlays(),
-        },
+        matrix: matrix.into(),
         answer,
     };
     serde_json::to_string_pretty(&document).map(|text| text + "\n")
@@ -93,17 +84,8 @@ impl<'a> Writer<'a> {
         }
     }
 
-    /// The first line after `first`, the others after `rest`.
     fn paragraph(&mut self, first: &str, rest: &str, text: &str) {
-        let options = textwrap::Options::new(self.width)
-            .initial_indent(first)
-            .subsequent_indent(rest)
-            .word_separator(textwrap::WordSeparator::AsciiSpace)
-            .word_splitter(textwrap::WordSplitter::NoHyphenation)
-            .break_words(false);
-        for line in textwrap::wrap(&terminal(text), options) {
-            let _ = writeln!(self.text, "{}", line.trim_end());
-        }
+        self.text.push_str(&wrapped(self.width, first, rest, text));
     }
 
     fn blank(&mut self) {

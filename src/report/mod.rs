@@ -21,14 +21,3 @@ pub struct Report<'a> {
     /// What came of it.
     pub diagnosis: &'a Diagnosis,
 }
-
-/// One line for each file that was added to the bundled matrix: reports in words name them all.
-fn overlay_lines(matrix: &Matrix) -> impl Iterator<Item = String> {
-    matrix.overlays().iter().map(|overlay| {
-        let plural = if overlay.rows == 1 { "" } else { "s" };
-        format!(
-            "{} row{plural} of {} (sha256 {}) added to the bundled tables",
-            overlay.rows, overlay.path, overlay.sha256
-        )
-    })
-}

@@ -11,6 +11,7 @@ use super::escape::terminal;
 use crate::diagnosis::Status;
 use crate::facts::{Calls, Layer};
 use crate::finding::{Finding, Fix, Severity};
+use crate::matrix::Matrix;
 
 /// How a text report is laid out.
 #[derive(Clone, Copy, Debug)]
@@ -85,15 +86,8 @@ impl Writer {
 
     /// Wraps a paragraph: the first line after `first`, the others after `rest`.
     fn paragraph(&mut self, first: &str, rest: &str, text: &str) {
-        let options = textwrap::Options::new(self.options.width)
-            .initial_indent(first)
-            .subsequent_indent(rest)
-            .word_separator(textwrap::WordSeparator::AsciiSpace)
-            .word_splitter(textwrap::WordSplitter::NoHyphenation)
-            .break_words(false);
-        for line in textwrap::wrap(&terminal(text), options) {
-            let _ = writeln!(self.text, "{}", line.trim_end());
-        }
+        self.text
+            .push_str(&wrapped(self.options.width, first, rest, text));
     }
 
     fn blank(&mut self) {
@@ -188,7 +182,7 @@ impl Writer {
 
     /// Rows that are not gpudoctor's own decide with: whoever reads the report has to know.
     fn overlays(&mut self, report: &Report<'_>) {
-        for line in super::overlay_lines(report.matrix) {
+        for line in overlay_lines(report.matrix) {
             self.paragraph("matrix: ", "     ", &line);
         }
     }
@@ -333,6 +327,34 @@ impl Writer {
             let _ = writeln!(self.text, "  more: gpudoctor explain {}", finding.id);
         }
     }
+}
+
+/// A paragraph at most `width` columns wide: the first line after `first`, the others after `rest`. What the text holds
+/// is shown, never acted on.
+pub(super) fn wrapped(width: usize, first: &str, rest: &str, text: &str) -> String {
+    let options = textwrap::Options::new(width)
+        .initial_indent(first)
+        .subsequent_indent(rest)
+        .word_separator(textwrap::WordSeparator::AsciiSpace)
+        .word_splitter(textwrap::WordSplitter::NoHyphenation)
+        .break_words(false);
+    textwrap::wrap(&terminal(text), options)
+        .iter()
+        .fold(String::new(), |mut out, line| {
+            let _ = writeln!(out, "{}", line.trim_end());
+            out
+        })
+}
+
+/// One line for each file that was added to the bundled matrix.
+pub(super) fn overlay_lines(matrix: &Matrix) -> impl Iterator<Item = String> {
+    matrix.overlays().iter().map(|overlay| {
+        let plural = if overlay.rows == 1 { "" } else { "s" };
+        format!(
+            "{} row{plural} of {} (sha256 {}) added to the bundled tables",
+            overlay.rows, overlay.path, overlay.sha256
+        )
+    })
 }
 
 /// A layer in a sentence.

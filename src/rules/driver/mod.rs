@@ -1,5 +1,6 @@
 //! Rules whose fault lies in the driver layer, by topic: the kernel module, which GPUs it can drive, device nodes,
-//! user-space libraries, calls that go wrong, the fabric manager, and the level that runtimes ask for.
+//! user-space libraries, calls that go wrong, the fabric manager, the level that runtimes ask for, and what is newer than
+//! the matrix.
 
 mod age;
 mod calls;
