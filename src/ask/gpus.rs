@@ -356,12 +356,7 @@ mod tests {
                 &["8.0"],
                 Some(true),
             ),
-            (
-                "NVIDIA H100 80GB HBM3",
-                "H100 SXM5 80GB",
-                &["9.0"],
-                Some(true),
-            ),
+            ("NVIDIA H100 80GB HBM3", "H100", &["9.0"], Some(true)),
             ("L40S", "L40S", &["8.9"], Some(true)),
             ("Tesla T4", "Tesla T4", &["7.5"], Some(true)),
             ("t4", "Tesla T4", &["7.5"], Some(true)),
