@@ -470,11 +470,25 @@ pub(super) fn pcie_link_narrow(ctx: &Ctx<'_>) -> Outcome {
 /// Xids that tell of memory.
 const MEMORY_XIDS: &[u32] = &[48, 63, 64, 92, 94, 95, 140];
 
-/// What an Xid says of the GPU or the driver, and what NVIDIA advises at once; `None` for one that most often only echoes
-/// what a program did (13, 31, 43, 45, 69), or that is handled already (63).
-fn of_weight(code: u32) -> Option<(&'static str, &'static str)> {
-    const RESET: &str = "reset the GPU or reboot";
-    Some(match code {
+/// What NVIDIA advises for most Xids.
+const RESET: &str = "reset the GPU, or reboot";
+
+/// What an Xid of weight says.
+struct Weight {
+    /// The layer whose part failed: the GPU, or the firmware that the driver brings.
+    layer: Layer,
+    /// In words.
+    says: &'static str,
+    /// What NVIDIA advises at once.
+    advice: &'static str,
+    /// Whether the GPU is of no use until that is done.
+    stops: bool,
+}
+
+/// What an Xid says; `None` for one that most often only echoes what a program did (13, 31, 43, 45, 69), or that is handled
+/// already (63).
+fn of_weight(code: u32) -> Option<Weight> {
+    let (says, advice) = match code {
         46 | 109 => ("a GPU's engine did not come back", RESET),
         48 => ("memory error that could not be corrected", RESET),
         62 => ("the GPU's micro-controller halted", RESET),
@@ -497,6 +511,16 @@ fn of_weight(code: u32) -> Option<(&'static str, &'static str)> {
         140 => ("memory errors that could not be corrected", RESET),
         143 => ("the GPU could not be initialised", RESET),
         _ => return None,
+    };
+    Some(Weight {
+        layer: if matches!(code, 119 | 120) {
+            Layer::Driver
+        } else {
+            Layer::Hardware
+        },
+        says,
+        advice,
+        stops: advice == RESET || code == 79,
     })
 }
 
@@ -550,12 +574,15 @@ pub(super) fn with_last_xid(ctx: &Ctx<'_>, finding: Finding) -> Finding {
     }
 }
 
+/// Whether CUDA fails as it does where a GPU failed; other codes are about libraries, nodes and settings.
+fn cuda_fails_by_gpu(ctx: &Ctx<'_>) -> bool {
+    ctx.cu_init()
+        .is_some_and(|code| [46, 101, 999].contains(&code))
+}
+
 /// Whether anything of the present state speaks against the GPU of this address.
 fn is_troubled(ctx: &Ctx<'_>, address: &str) -> bool {
-    // What a GPU that failed makes of these calls; other codes are about libraries, nodes and settings.
-    let all = ctx
-        .cu_init()
-        .is_some_and(|code| [46, 101, 999].contains(&code))
+    let all = cuda_fails_by_gpu(ctx)
         || ctx
             .nvml_init()
             .is_some_and(|code| [15, 999].contains(&code))
@@ -598,34 +625,53 @@ pub(super) fn xid_in_log(ctx: &Ctx<'_>) -> Outcome {
             .filter(|(xid, _)| xid.address == device.address)
             .filter_map(|(xid, line)| Some((xid, *line, of_weight(xid.code)?)))
             .collect();
-        let (xid, line, (says, advice)) = of_this.last()?;
+        // The newest that stops the GPU tells its state; an older one may have led to it.
+        let (xid, line, weight) = of_this
+            .iter()
+            .rfind(|(_, _, weight)| weight.stops)
+            .or(of_this.last())?;
         let troubled = is_troubled(ctx, &device.address);
         // A line of who knows when accuses nobody; what it tells of may be long mended.
         if !this_boot && !troubled {
             return None;
         }
-        let severity = if troubled {
+        let severity = if this_boot && weight.stops && cuda_fails_by_gpu(ctx) {
+            Severity::Error
+        } else if troubled {
             Severity::Warning
         } else {
             Severity::Note
         };
         let name = ctx.gpu_in_full(device);
-        let finding = Finding::new("xid-in-log", Layer::Hardware, severity, format!("the kernel log has Xid {} of {name}: {says}", xid.code))
-            .complaining(Layer::Driver)
-            .component("GPU")
+        let mut finding = Finding::new("xid-in-log", weight.layer, severity, format!("the kernel log has Xid {} of {name}: {}", xid.code, weight.says))
+            .complaining(if severity == Severity::Error { Layer::Runtime } else { Layer::Driver })
+            .component(if weight.layer == Layer::Driver { "GSP firmware" } else { "GPU" })
             .subject(device.address.clone())
             .detail(if troubled {
-                "The driver told an error of this GPU, and the GPU does not work as it should now. The first of several Xids is the one to follow; those after it often only echo it."
+                "The driver told an error of this GPU, and the GPU does not work as it should now. Of several Xids the first is often the cause, and those after it its echo."
             } else {
                 "The driver told an error of this GPU since it was loaded. The GPU answers now; should the error come again, it is the GPU or its driver, not the program."
             })
             .evidence("kernel log", *line, source)
             .evidence("Xids of weight about this GPU", of_this.len().to_string(), source)
             .source("NVIDIA: Xid errors, catalogue of codes and actions");
-        let fix = on_host(ctx, Layer::Hardware, advice);
-        Some(finding.fix(verified(
-            ctx,
-            command(ctx, fix, "sudo dmesg | grep -E 'NVRM: Xid'".to_owned()).cost("root"),
-        )))
+        if let Some((_, first, _)) = of_this.first().filter(|(_, first, _)| first != line) {
+            finding = finding.evidence("the first of them", *first, source);
+        }
+        finding = with_cu_init(ctx, finding);
+        let fix = on_host(ctx, Layer::Hardware, weight.advice);
+        let fix = if weight.advice == RESET {
+            let line = format!("sudo nvidia-smi -i {} --gpu-reset", device.address);
+            command(ctx, fix.cost("root, the GPU's programs end"), line)
+        } else {
+            fix
+        };
+        finding = finding.fix(verified(ctx, fix));
+        let again = if weight.layer == Layer::Driver {
+            Fix::at(Layer::Driver, "install a newer release of the driver's branch, if it comes again")
+        } else {
+            Fix::at(Layer::Hardware, "check temperature, power, cables and seating, if it comes again, and have the board replaced if that does not help")
+        };
+        Some(finding.fix(again.second("right only where a reset does not last")))
     }))
 }

@@ -54,7 +54,7 @@ pub(super) static RULES: &[Rule] = &[
     Rule {
         id: "xid-in-log",
         layer: Layer::Hardware,
-        severity: Severity::Warning,
+        severity: Severity::Error,
         need: Need::Detail,
         follows_from: &["gpu-off-bus", "ecc-row-remap-pending"],
         page: include_str!("pages/xid-in-log.md"),

@@ -72,6 +72,7 @@ const INIT_FAILS: &[&str] = &[
     "compute-mode-exclusive",
     "mps-leftover",
     "address-space-limit",
+    "xid-in-log",
 ];
 
 pub(super) static RULES: &[Rule] = &[

@@ -9,13 +9,12 @@ const NVML_GPU_IS_LOST: i64 = 15;
 
 /// How many GPUs the kernel module lists.
 pub(super) fn driver_gpus(host: &Host) -> i64 {
-    i64::try_from(
-        host.files
-            .keys()
-            .filter(|path| gpu_address(path).is_some())
-            .count(),
-    )
-    .unwrap()
+    i64::try_from(listed(host).count()).unwrap()
+}
+
+/// The addresses of those.
+pub(super) fn listed(host: &Host) -> impl Iterator<Item = &str> {
+    host.files.keys().filter_map(|path| gpu_address(path))
 }
 
 /// The PCI address in `/proc/driver/nvidia/gpus/ADDRESS/information`.

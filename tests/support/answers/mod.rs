@@ -38,10 +38,26 @@ pub fn calls(host: &Host, tree: &Tree) -> Calls {
         .iter()
         .any(|node| node.path == "/dev/dxg" || node.path.starts_with("/dev/nvgpu/"));
     if in_kernel || by_node || loaded.iter().any(|path| tree.resolve(path).is_some()) {
-        Calls::Made
+        if all_asleep(host) {
+            Calls::Asleep
+        } else {
+            Calls::Made
+        }
     } else {
         Calls::NoDriver
     }
+}
+
+/// Whether every GPU that the driver lists sleeps: then nobody wakes it.
+fn all_asleep(host: &Host) -> bool {
+    let mut addresses = gpus::listed(host).peekable();
+    addresses.peek().is_some()
+        && addresses.all(|address| {
+            let path = format!("/sys/bus/pci/devices/{address}/power/runtime_status");
+            host.files
+                .get(&path)
+                .is_some_and(|status| status.trim() == "suspended")
+        })
 }
 
 /// All answers.
