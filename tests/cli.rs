@@ -137,7 +137,8 @@ fn help_and_readme_say_what_the_program_does() {
 
 #[test]
 fn help_fits_a_terminal_of_80_columns() {
-    for command in [None, Some("check"), Some("snapshot"), Some("explain")] {
+    for command in ["", "check", "snapshot", "explain", "gpus"] {
+        let command = Some(command).filter(|command| !command.is_empty());
         let args: Vec<&str> = command.into_iter().chain(["--help"]).collect();
         let output = run(&args);
         let wide: Vec<String> = stdout(&output)
