@@ -26,9 +26,14 @@ Examples:
   gpudoctor                        which layer is at fault, and what mends it
   gpudoctor --python-env .venv     the same for programs of that environment
   gpudoctor --expect-gpu           fail where there is no GPU
+  gpudoctor --format markdown      a report for a ticket, the facts in it
   gpudoctor snapshot -o host.json  write down what was seen, without names
   gpudoctor --from host.json       judge it here or on any other machine
   gpudoctor explain --list         what it can find, and what that means
+  gpudoctor gpus --watch           memory, load and power, once a second
+  gpudoctor matrix can --driver 535 --cuda 12.9
+                                   do they go together, and what helps if not
+  gpudoctor demo                   the report of a sick host, without a GPU
 
 Exit status: 0 nothing is wrong, 1 something is (see --fail-on),
              2 the call was wrong or an input could not be read"
@@ -48,10 +53,15 @@ pub enum Command {
     /// Walk the layers of this machine and report which is at fault
     #[command(after_help = "\
 Examples:
-  gpudoctor check --format json
-  gpudoctor check --root /mnt/image  a machine's disk: read, and never run
-  gpudoctor check --static           load no vendor library, open no device
-  gpudoctor check --from host.json   a snapshot or a report of any machine")]
+  gpudoctor check --format json          for programs
+  gpudoctor check --root /mnt/image      a machine's disk: read, and never run
+  gpudoctor check --static               load no vendor library, open no device
+  gpudoctor check --from host.json       a snapshot or a report of any machine
+  gpudoctor check --only driver,runtime  the verdict on these layers alone
+  gpudoctor check --fail-on warning --ignore pcie-link-narrow
+
+Exit status: 0 nothing is wrong, 1 something is (see --fail-on),
+             2 the call was wrong or an input could not be read")]
     Check(CheckArgs),
     /// Write down what was seen, as a file that any machine can judge
     #[command(after_help = "\
@@ -67,7 +77,9 @@ Examples:
 Examples:
   gpudoctor demo --list
   gpudoctor demo uvm-missing
-  gpudoctor demo --format markdown")]
+  gpudoctor demo --format markdown
+
+Exit status: that of the report, so 1 where the host is sick")]
     Demo(DemoArgs),
     /// Print the JSON Schema of the report
     #[command(after_help = "Example:\n  gpudoctor schema > gpudoctor.report.schema.json")]
@@ -81,14 +93,37 @@ Examples:
 Exit status: 0 it is explained, 1 nothing is known about it")]
     Explain(ExplainArgs),
     /// Show the GPUs, one line each: memory, utilisation, temperature, power, MIG instances, processes
-    #[command(
-        after_help = "Examples:\n  gpudoctor gpus\n  gpudoctor gpus --watch             a line a GPU and second, until Ctrl-C\n  gpudoctor gpus --watch=60 --format csv >> gpus.csv\n  gpudoctor gpus --format json | jq '.gpus[] | select(.state != \"ok\")'\n\nColumns of CSV: index, name, driver_version, memory.used, memory.total,\nutilization.gpu, temperature.gpu, power.draw, each as nvidia-smi writes it with\n--format=csv,noheader,nounits; then capability, PCI address, PCI id,\nMIG instances, compute processes, state, time. NVIDIA's GPUs only.\n\nA GPU that sleeps is not woken. What a board cannot tell is N/A.\n\nExit status: 0 GPUs were shown, 1 there is none or it could not be asked,\n             2 the call was wrong"
-    )]
+    #[command(after_help = "\
+Examples:
+  gpudoctor gpus
+  gpudoctor gpus --watch        a line a GPU and second, until interrupted
+  gpudoctor gpus --watch=0.2 --format csv
+  gpudoctor gpus --format json | jq '.gpus[] | select(.state != \"ok\")'
+
+The columns of CSV are those of nvidia-smi --format=csv,noheader,nounits
+  --query-gpu=index,name,driver_version,memory.used,memory.total,
+  utilization.gpu,temperature.gpu,power.draw
+and then compute capability, PCI address, PCI id, MIG instances, compute
+processes, state and time. It shows NVIDIA's GPUs only.
+
+A GPU that sleeps is not woken unless --probe is given. What a board cannot
+tell is N/A.
+
+Exit status: 0 GPUs were shown, 1 there is none or it could not be asked,
+             2 the call was wrong")]
     Gpus(GpusArgs),
     /// Ask the compatibility matrix: what a CUDA version, driver or GPU is, and whether they go together
-    #[command(
-        after_help = "Examples:\n  gpudoctor matrix cuda 12.4                                  what it needs and builds for\n  gpudoctor matrix driver 470.82.01                           what it runs and drives\n  gpudoctor matrix gpu \"RTX 5090\"                             or 10de:2b85, or sm_120\n  gpudoctor matrix can --driver 470.82.01 --cuda 12.4         does it run, and what helps\n  gpudoctor matrix can --driver 535 --cuda 12.9 --gpu A100+L40S\n  gpudoctor matrix can --target driver=551.61,os=windows,cuda=12.4 --format json\n\nExit status: 0 yes, or known; 1 no, or unknown; 2 the call was wrong."
-    )]
+    #[command(after_help = "\
+Examples:
+  gpudoctor matrix cuda 12.4          what it needs, and what it builds for
+  gpudoctor matrix driver 470.82.01   what it runs, and what it drives
+  gpudoctor matrix gpu 'RTX 5090'     or 10de:2b85, or sm_120
+  gpudoctor matrix can --driver 470.82.01 --cuda 12.4
+                                      does it run, and what helps if not
+  gpudoctor matrix can --driver 535 --cuda 12.9 --gpu A100+L40S
+  gpudoctor matrix can --target driver=551.61,os=windows,cuda=12.4
+
+Exit status: 0 yes, or known, 1 no, or unknown, 2 the call was wrong")]
     Matrix(MatrixArgs),
 }
 
@@ -126,13 +161,13 @@ pub struct CheckArgs {
     /// Judge a snapshot or a JSON report instead of this machine; `-` reads it from standard input
     #[arg(long, value_name = "FILE", conflicts_with_all = ["root", "python_env", "load_nothing", "probe"])]
     pub from: Option<PathBuf>,
-    /// Add the rows of the tables in DIR to the bundled compatibility matrix
+    /// Tables that add rows to the bundled matrix, in place of those in ~/.config/gpudoctor/matrix
     #[arg(long, value_name = "DIR", help_heading = "How to judge")]
     pub matrix: Option<PathBuf>,
     /// A GPU must be here: its absence is an error
     #[arg(long, help_heading = "How to judge")]
     pub expect_gpu: bool,
-    /// Look at these layers only: hardware, system, driver, container, runtime, application
+    /// Judge these layers only, parted by commas: hardware, system, driver, container, runtime, application
     #[arg(
         long,
         value_name = "LAYERS",
@@ -140,7 +175,7 @@ pub struct CheckArgs {
         help_heading = "How to judge"
     )]
     pub only: Vec<Layer>,
-    /// List a finding, by id or key, as ignored and do not count it; may be repeated
+    /// Leave a finding, by id or key, and what follows from it out of the verdict; may be repeated
     #[arg(long, value_name = "ID", help_heading = "How to judge")]
     pub ignore: Vec<String>,
     /// What makes the exit status 1: an `error`, also a `warning`, also what is `unknown`, or `never` anything
@@ -204,14 +239,20 @@ pub struct DemoArgs {
     /// List the hosts
     #[arg(long, conflicts_with = "name")]
     pub list: bool,
-    /// How to write the report
-    #[arg(long, value_enum, default_value_t)]
+    /// `text` for people, `markdown` for a ticket, or `json` for programs
+    #[arg(long, value_enum, default_value_t, hide_possible_values = true)]
     pub format: Format,
-    /// Write all evidence
+    /// Write all evidence, notes, and what could not be seen
     #[arg(short, long)]
     pub verbose: bool,
-    /// Whether to colour the report
-    #[arg(long, value_name = "WHEN", value_enum, default_value_t)]
+    /// `always`, `never`, or `auto`: on a terminal, unless `NO_COLOR` is set
+    #[arg(
+        long,
+        value_name = "WHEN",
+        value_enum,
+        default_value_t,
+        hide_possible_values = true
+    )]
     pub color: Color,
 }
 
@@ -229,8 +270,8 @@ pub struct ExplainArgs {
 /// `gpudoctor gpus`.
 #[derive(Args, Clone, Debug)]
 pub struct GpusArgs {
-    /// How to write them
-    #[arg(long, value_enum, default_value_t)]
+    /// `text` for people, `csv` as nvidia-smi writes it, or `json` for programs: with --watch a document a line
+    #[arg(long, value_enum, default_value_t, hide_possible_values = true)]
     pub format: GpusFormat,
     /// Go on showing them, a line a GPU and tick, until interrupted; one second apart where not said otherwise
     #[arg(long, value_name = "SECONDS", num_args = 0..=1, require_equals = true, default_missing_value = "1", value_parser = seconds)]
@@ -278,11 +319,17 @@ pub struct AnswerArgs {
     /// Tables that add rows to the bundled matrix, in place of those in ~/.config/gpudoctor/matrix
     #[arg(long, value_name = "DIR")]
     pub matrix: Option<PathBuf>,
-    /// How to write the answer
-    #[arg(long, value_enum, default_value_t)]
+    /// `text` for people, or `json` for programs
+    #[arg(long, value_enum, default_value_t, hide_possible_values = true)]
     pub format: AnswerFormat,
-    /// Whether to colour the answer
-    #[arg(long, value_name = "WHEN", value_enum, default_value_t)]
+    /// `always`, `never`, or `auto`: on a terminal, unless `NO_COLOR` is set
+    #[arg(
+        long,
+        value_name = "WHEN",
+        value_enum,
+        default_value_t,
+        hide_possible_values = true
+    )]
     pub color: Color,
 }
 
@@ -290,11 +337,15 @@ pub struct AnswerArgs {
 #[derive(Clone, Debug, Subcommand)]
 pub enum MatrixQuestion {
     /// What a CUDA version needs, came with and builds for
-    #[command(
-        after_help = "Examples:\n  gpudoctor matrix cuda 12.4\n  gpudoctor matrix cuda 12.4.1       that release alone\n  gpudoctor matrix cuda 13           all of 13.x"
-    )]
+    #[command(after_help = "\
+Examples:
+  gpudoctor matrix cuda 12.4
+  gpudoctor matrix cuda 12.4.1    that release alone
+  gpudoctor matrix cuda 13        all of 13.x
+
+Exit status: 0 it is known, 1 it is unknown, 2 the call was wrong")]
     Cuda {
-        /// 12.4
+        /// The CUDA version: 12.4, a release (12.4.1) or all of a major version (13)
         #[arg(value_parser = target::cuda)]
         version: Version,
         /// How it is answered.
@@ -302,11 +353,15 @@ pub enum MatrixQuestion {
         answer: AnswerArgs,
     },
     /// What a driver runs and drives
-    #[command(
-        after_help = "Examples:\n  gpudoctor matrix driver 470.82.01\n  gpudoctor matrix driver 535                     any build of the branch\n  gpudoctor matrix driver 551.61 --os windows     Windows numbers are another line"
-    )]
+    #[command(after_help = "\
+Examples:
+  gpudoctor matrix driver 470.82.01
+  gpudoctor matrix driver 535                  any build of the branch
+  gpudoctor matrix driver 551.61 --os windows  Windows counts in its own way
+
+Exit status: 0 it is known, 1 it is unknown, 2 the call was wrong")]
     Driver {
-        /// 470.82.01, or a branch: 470
+        /// The version of the driver, 470.82.01, or its branch: 470
         #[arg(value_parser = target::driver)]
         version: target::Driver,
         /// `windows` or `wsl` where it is a Windows driver
@@ -317,9 +372,13 @@ pub enum MatrixQuestion {
         answer: AnswerArgs,
     },
     /// What a GPU is, and what drives it and builds for it
-    #[command(
-        after_help = "Examples:\n  gpudoctor matrix gpu \"RTX 5090\"\n  gpudoctor matrix gpu 10de:2b85     as lspci -nn shows it\n  gpudoctor matrix gpu sm_120        or 12.0"
-    )]
+    #[command(after_help = "\
+Examples:
+  gpudoctor matrix gpu 'RTX 5090'
+  gpudoctor matrix gpu 10de:2b85    as lspci -nn shows it
+  gpudoctor matrix gpu sm_120       or 12.0
+
+Exit status: 0 it is known, 1 it is unknown, 2 the call was wrong")]
     Gpu {
         /// A name, a PCI id (10de:2b85) or an architecture (`sm_120`, 12.0)
         #[arg(value_parser = target::gpu)]
@@ -329,9 +388,16 @@ pub enum MatrixQuestion {
         answer: AnswerArgs,
     },
     /// Whether driver, CUDA version and GPU go together: yes or no, why, and the ways out
-    #[command(
-        after_help = "Two of driver, CUDA version and GPU are needed.\n\nExamples:\n  gpudoctor matrix can --driver 470.82.01 --cuda 12.4\n  gpudoctor matrix can --driver 470.82.01 --cuda 12.4 --gpu A100\n  gpudoctor matrix can --cuda 13.0 --gpu V100\n  gpudoctor matrix can --target driver=535.104.05,gpu=A100+L40S,glibc=2.31 --cuda 12.9\n\nExit status: 0 yes; 1 no, or the matrix cannot tell; 2 the call was wrong."
-    )]
+    #[command(after_help = "\
+Two of driver, CUDA version and GPU are needed.
+
+Examples:
+  gpudoctor matrix can --driver 470.82.01 --cuda 12.4
+  gpudoctor matrix can --driver 470.82.01 --cuda 12.4 --gpu A100
+  gpudoctor matrix can --cuda 13.0 --gpu V100
+  gpudoctor matrix can --cuda 12.9 --target driver=535,gpu=A100+L40S,glibc=2.31
+
+Exit status: 0 yes, 1 no, or the matrix cannot tell, 2 the call was wrong")]
     Can(Box<CanArgs>),
 }
 
@@ -350,7 +416,7 @@ pub struct CanArgs {
     /// The system: ubuntu-22.04; with `windows` or `wsl` the driver is a Windows one
     #[arg(long, value_name = "OS", value_parser = target::os)]
     pub os: Option<target::Os>,
-    /// All in one word: driver=535.104.05,gpu=A100+L40S,cuda=12.4,glibc=2.31,os=ubuntu-22.04
+    /// All in one word, such as driver=535.104.05,gpu=A100+L40S,cuda=12.4; also glibc= and os=
     #[arg(long, value_name = "TARGET")]
     pub target: Option<Target>,
     /// How it is answered.

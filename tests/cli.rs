@@ -137,9 +137,21 @@ fn help_and_readme_say_what_the_program_does() {
 
 #[test]
 fn help_fits_a_terminal_of_80_columns() {
-    for command in ["", "check", "snapshot", "explain", "gpus"] {
-        let command = Some(command).filter(|command| !command.is_empty());
-        let args: Vec<&str> = command.into_iter().chain(["--help"]).collect();
+    for command in [
+        "",
+        "check",
+        "snapshot",
+        "demo",
+        "schema",
+        "explain",
+        "gpus",
+        "matrix",
+        "matrix cuda",
+        "matrix driver",
+        "matrix gpu",
+        "matrix can",
+    ] {
+        let args: Vec<&str> = command.split_whitespace().chain(["--help"]).collect();
         let output = run(&args);
         let wide: Vec<String> = stdout(&output)
             .lines()
