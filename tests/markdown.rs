@@ -82,8 +82,9 @@ fn planted(facts: &Facts, user: &str) -> Facts {
         "NVRM: GPU Board Serial Number: 1320000000042",
         "NVRM: host tron-17.example.net, mac 52:54:00:ab:cd:ef, peer 203.0.113.77:22",
     ];
-    facts.driver.kernel_log =
-        Reading::present(lines.map(str::to_owned).to_vec(), "/var/log/kern.log");
+    let mut log = facts.driver.kernel_log.items().to_vec();
+    log.extend(lines.map(str::to_owned));
+    facts.driver.kernel_log = Reading::present(log, "/var/log/kern.log");
     if let Reading::Present { value, .. } = &mut facts.environment {
         value.insert("LD_LIBRARY_PATH".to_owned(), "/home/anna/lib".to_owned());
         value.insert(

@@ -163,7 +163,7 @@ pub fn diagnose(facts: &Facts, matrix: &Matrix, options: &Options) -> Diagnosis 
             all
         });
     Diagnosis {
-        verdict: verdict(&ctx, &findings, &layers),
+        verdict: verdict(&ctx, &findings, &ignored, &layers),
         layers,
         findings,
         ignored,
@@ -298,7 +298,12 @@ fn layer_state(
     }
 }
 
-fn verdict(ctx: &Ctx<'_>, findings: &[Finding], layers: &[LayerState]) -> Verdict {
+fn verdict(
+    ctx: &Ctx<'_>,
+    findings: &[Finding],
+    ignored: &[Finding],
+    layers: &[LayerState],
+) -> Verdict {
     let roots: Vec<&Finding> = findings
         .iter()
         .filter(|f| is_root(f, findings) && f.severity > Severity::Note)
@@ -334,8 +339,26 @@ fn verdict(ctx: &Ctx<'_>, findings: &[Finding], layers: &[LayerState]) -> Verdic
             layer: None,
             finding: None,
             key: None,
-            summary: summary::of_healthy(ctx, layers),
+            summary: healthy_summary(ctx, ignored, layers),
             roots: keys,
         },
+    }
+}
+
+/// The line of a machine without faults that count. What is ignored is no health: it is named.
+fn healthy_summary(ctx: &Ctx<'_>, ignored: &[Finding], layers: &[LayerState]) -> String {
+    let mut ids: Vec<&str> = ignored
+        .iter()
+        .filter(|f| f.severity > Severity::Note)
+        .map(|f| f.id.as_str())
+        .collect();
+    ids.dedup();
+    if ids.is_empty() {
+        summary::of_healthy(ctx, layers)
+    } else {
+        format!(
+            "no fault beside what is ignored on request: {}",
+            ids.join(", ")
+        )
     }
 }

@@ -13,6 +13,7 @@ use crate::matrix::{Matrix, Overlay};
 pub const SCHEMA: &str = "gpudoctor.report/1";
 
 #[derive(Serialize, JsonSchema)]
+#[schemars(title = "gpudoctor.report/1")]
 struct Document<'a> {
     schema: &'static str,
     version: &'a str,

@@ -75,6 +75,9 @@ pub fn render(report: &Report<'_>, options: Options) -> String {
         out.stack(report);
     }
     out.details(report);
+    if !options.quiet {
+        out.ignored(report);
+    }
     out.text
 }
 
@@ -292,6 +295,18 @@ impl Writer {
     }
 
     /// Each root cause with what it explains, then the notes.
+    /// What was found and does not count, since the caller said so.
+    fn ignored(&mut self, report: &Report<'_>) {
+        for finding in &report.diagnosis.ignored {
+            self.blank();
+            self.paragraph(
+                "ignored on request: ",
+                "    ",
+                &format!("{} [{}]", finding.title, finding.key),
+            );
+        }
+    }
+
     fn details(&mut self, report: &Report<'_>) {
         let findings = &report.diagnosis.findings;
         for finding in findings {

@@ -273,10 +273,14 @@ pub(super) fn nvml_init_failed(ctx: &Ctx<'_>) -> Outcome {
         },
         None => Outcome::Symptom {
             finding: Box::new(finding),
-            alone: format!(
-                "why nvmlInit answers {}: not all device nodes could be opened by a restricted child",
-                nvml_code(code)
-            ),
+            alone: if ctx.all_nodes_open() {
+                format!("why nvmlInit answers {} in this container", nvml_code(code))
+            } else {
+                format!(
+                    "why nvmlInit answers {}: not all device nodes could be opened by a restricted child",
+                    nvml_code(code)
+                )
+            },
             need: Need::Verdict,
         },
     }
