@@ -1,20 +1,42 @@
 //! The command line: types and help texts only.
 
 use std::path::PathBuf;
+use std::time::Duration;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
 use crate::facts::Layer;
 use crate::finding::Severity;
+use crate::target::{self, Target};
+use crate::version::Version;
 
 /// Walks the layers between a program and the GPU, and names the one at fault
 #[derive(Debug, Parser)]
 #[command(
     name = "gpudoctor",
     version,
+    max_term_width = 80,
     args_conflicts_with_subcommands = true,
     disable_help_subcommand = true,
-    after_help = "Without a command it checks this machine.\n\nExamples:\n  gpudoctor                                the layer at fault, and what mends it\n  gpudoctor --python-env .venv             as that environment would see it\n  gpudoctor --expect-gpu                   fail where there is no GPU\n  gpudoctor snapshot -o host.json          what was seen, to be judged elsewhere\n  gpudoctor --from host.json               judge it\n\nExit status: 0 nothing wrong, 1 a fault, 2 the call was wrong or an input unreadable."
+    override_usage = "gpudoctor [OPTIONS]\n       gpudoctor <COMMAND> [OPTIONS]",
+    after_help = "\
+Without a command it checks this machine. It changes nothing.
+
+Examples:
+  gpudoctor                        which layer is at fault, and what mends it
+  gpudoctor --python-env .venv     the same for programs of that environment
+  gpudoctor --expect-gpu           fail where there is no GPU
+  gpudoctor --format markdown      a report for a ticket, the facts in it
+  gpudoctor snapshot -o host.json  write down what was seen, without names
+  gpudoctor --from host.json       judge it here or on any other machine
+  gpudoctor explain --list         what it can find, and what that means
+  gpudoctor gpus --watch           memory, load and power, once a second
+  gpudoctor matrix can --driver 535 --cuda 12.9
+                                   do they go together, and what helps if not
+  gpudoctor demo                   the report of a sick host, without a GPU
+
+Exit status: 0 nothing is wrong, 1 something is (see --fail-on),
+             2 the call was wrong or an input could not be read"
 )]
 pub struct Cli {
     /// The command; without one, `check`.
@@ -29,51 +51,113 @@ pub struct Cli {
 #[derive(Debug, Subcommand)]
 pub enum Command {
     /// Walk the layers of this machine and report which is at fault
-    #[command(
-        after_help = "Examples:\n  gpudoctor check --format json\n  gpudoctor check --root /mnt/image        a machine's disk, read and never run\n  gpudoctor check --static                 load no vendor library, open no device"
-    )]
+    #[command(after_help = "\
+Examples:
+  gpudoctor check --format json          for programs
+  gpudoctor check --root /mnt/image      a machine's disk: read, and never run
+  gpudoctor check --static               load no vendor library, open no device
+  gpudoctor check --from host.json       a snapshot or a report of any machine
+  gpudoctor check --only driver,runtime  the verdict on these layers alone
+  gpudoctor check --fail-on warning --ignore pcie-link-narrow
+
+Exit status: 0 nothing is wrong, 1 something is (see --fail-on),
+             2 the call was wrong or an input could not be read")]
     Check(CheckArgs),
     /// Write down what was seen, as a file that any machine can judge
-    #[command(
-        after_help = "Example:\n  gpudoctor snapshot -o host.json && gpudoctor check --from host.json"
-    )]
+    #[command(after_help = "\
+The file is JSON without host, user and home names, addresses, serial numbers
+and UUIDs.
+
+Examples:
+  gpudoctor snapshot -o host.json
+  gpudoctor snapshot | ssh desk gpudoctor --from -")]
     Snapshot(SnapshotArgs),
     /// Show the report of a bundled sick host, so that anybody sees one without a GPU
-    #[command(
-        after_help = "Examples:\n  gpudoctor demo\n  gpudoctor demo uvm-missing --format markdown"
-    )]
+    #[command(after_help = "\
+Examples:
+  gpudoctor demo --list
+  gpudoctor demo uvm-missing
+  gpudoctor demo --format markdown
+
+Exit status: that of the report, so 1 where the host is sick")]
     Demo(DemoArgs),
     /// Print the JSON Schema of the report
     #[command(after_help = "Example:\n  gpudoctor schema > gpudoctor.report.schema.json")]
     Schema,
-    /// Explain a finding: what it means, how it is detected, causes and fixes
-    #[command(
-        after_help = "Examples:\n  gpudoctor explain driver-too-old\n  gpudoctor explain --list"
-    )]
+    /// Say what a finding means, how it is detected, what causes and what mends it
+    #[command(after_help = "\
+Examples:
+  gpudoctor explain driver-too-old
+  gpudoctor explain --list
+
+Exit status: 0 it is explained, 1 nothing is known about it")]
     Explain(ExplainArgs),
     /// Tell what files hold: CUDA runtime, device code, needs; and whether they run on a target
-    #[command(
-        after_help = "Examples:\n  gpudoctor inspect ./server\n  gpudoctor inspect torch-2.7.1-cp312-cp312-manylinux_2_28_x86_64.whl --target driver=535.104.05,gpu=A100\n  gpudoctor inspect .venv --format json\n\nA file is never run or loaded. Exit status: 0 nothing wrong, 1 a fault, 2 no such file, or one that device code cannot be in."
-    )]
+    #[command(after_help = "\
+Examples:
+  gpudoctor inspect ./server
+  gpudoctor inspect torch-2.7.1-cp312-cp312-manylinux_2_28_x86_64.whl
+  gpudoctor inspect ./server --target driver=535.104.05,gpu=A100
+  gpudoctor inspect .venv --format json
+
+A file is never run or loaded.
+
+Exit status: 0 nothing is wrong, 1 there is a fault, 2 no such file, or one
+             that device code cannot be in")]
     Inspect(InspectArgs),
+    /// Show the GPUs, one line each: memory, utilisation, temperature, power, MIG instances, processes
+    #[command(after_help = "\
+Examples:
+  gpudoctor gpus
+  gpudoctor gpus --watch        a line a GPU and second, until interrupted
+  gpudoctor gpus --watch=0.2 --format csv
+  gpudoctor gpus --format json | jq '.gpus[] | select(.state != \"ok\")'
+
+The columns of CSV are those of nvidia-smi --format=csv,noheader,nounits
+  --query-gpu=index,name,driver_version,memory.used,memory.total,
+  utilization.gpu,temperature.gpu,power.draw
+and then compute capability, PCI address, PCI id, MIG instances, compute
+processes, state and time. It shows NVIDIA's GPUs only.
+
+A GPU that sleeps is not woken unless --probe is given. What a board cannot
+tell is N/A.
+
+Exit status: 0 GPUs were shown, 1 there is none or it could not be asked,
+             2 the call was wrong")]
+    Gpus(GpusArgs),
+    /// Ask the compatibility matrix: what a CUDA version, driver or GPU is, and whether they go together
+    #[command(after_help = "\
+Examples:
+  gpudoctor matrix cuda 12.4          what it needs, and what it builds for
+  gpudoctor matrix driver 470.82.01   what it runs, and what it drives
+  gpudoctor matrix gpu 'RTX 5090'     or 10de:2b85, or sm_120
+  gpudoctor matrix can --driver 470.82.01 --cuda 12.4
+                                      does it run, and what helps if not
+  gpudoctor matrix can --driver 535 --cuda 12.9 --gpu A100+L40S
+  gpudoctor matrix can --target driver=551.61,os=windows,cuda=12.4
+
+Exit status: 0 yes, or known, 1 no, or unknown, 2 the call was wrong")]
+    Matrix(MatrixArgs),
 }
 
 /// Where to look, and how.
 #[derive(Args, Clone, Debug, Default)]
+#[command(next_help_heading = "Where to look, and how")]
 pub struct LookArgs {
-    /// Read DIR as the root of a machine; nothing in it is run, and links in it never lead out of it
+    /// Look at the disk of a machine that is mounted at DIR instead: it is read, nothing in it is run, and no link in
+    /// it leads out
     #[arg(long, value_name = "DIR")]
     pub root: Option<PathBuf>,
-    /// Examine this Python or conda environment instead of the active one
+    /// Judge what programs of this Python or conda environment get, instead of the active one
     #[arg(long, value_name = "PREFIX")]
     pub python_env: Option<PathBuf>,
     /// Load no vendor library and open no device: judge by files alone
     #[arg(long = "static", conflicts_with = "probe")]
     pub load_nothing: bool,
-    /// Call the driver's init functions even where no driver seems loaded
+    /// Ask the driver's libraries to start even where no driver seems loaded
     #[arg(long)]
     pub probe: bool,
-    /// How long a call into a vendor library may take
+    /// How long a call into a vendor library may take before it counts as hanging
     #[arg(long, value_name = "SECONDS", default_value = "30", value_parser = clap::value_parser!(u64).range(1..=3600))]
     pub timeout: u64,
     /// Keep host names, users, serials, addresses and UUIDs in the output
@@ -87,35 +171,65 @@ pub struct CheckArgs {
     /// Where to look, and how.
     #[command(flatten)]
     pub look: LookArgs,
-    /// Judge a snapshot or a JSON report instead of this machine
+    /// Judge a snapshot or a JSON report instead of this machine; `-` reads it from standard input
     #[arg(long, value_name = "FILE", conflicts_with_all = ["root", "python_env", "load_nothing", "probe"])]
     pub from: Option<PathBuf>,
-    /// Tables that add rows to the bundled compatibility matrix
-    #[arg(long, value_name = "DIR")]
+    /// Tables that add rows to the bundled matrix, in place of those in ~/.config/gpudoctor/matrix
+    #[arg(long, value_name = "DIR", help_heading = "How to judge")]
     pub matrix: Option<PathBuf>,
     /// A GPU must be here: its absence is an error
-    #[arg(long)]
+    #[arg(long, help_heading = "How to judge")]
     pub expect_gpu: bool,
-    /// Look at these layers only: hardware, system, driver, container, runtime, application
-    #[arg(long, value_name = "LAYERS", value_delimiter = ',')]
+    /// Judge these layers only, parted by commas: hardware, system, driver, container, runtime, application
+    #[arg(
+        long,
+        value_name = "LAYERS",
+        value_delimiter = ',',
+        help_heading = "How to judge"
+    )]
     pub only: Vec<Layer>,
-    /// List a finding, by id or key, as ignored and do not count it; may be repeated
-    #[arg(long, value_name = "ID")]
+    /// Leave a finding, by id or key, and what follows from it out of the verdict; may be repeated
+    #[arg(long, value_name = "ID", help_heading = "How to judge")]
     pub ignore: Vec<String>,
-    /// From which severity on the exit status is 1
-    #[arg(long, value_name = "SEVERITY", value_enum, default_value_t)]
+    /// What makes the exit status 1: an `error`, also a `warning`, also what is `unknown`, or `never` anything
+    #[arg(
+        long,
+        value_name = "WHAT",
+        value_enum,
+        default_value_t,
+        hide_possible_values = true,
+        help_heading = "How to judge"
+    )]
     pub fail_on: FailOn,
-    /// How to write the report
-    #[arg(long, value_enum, default_value_t)]
+    /// `text` for people, `markdown` for a ticket, or `json` for programs
+    #[arg(
+        long,
+        value_enum,
+        default_value_t,
+        hide_possible_values = true,
+        help_heading = "How to report"
+    )]
     pub format: Format,
-    /// Write only what is wrong
-    #[arg(short, long, conflicts_with = "verbose")]
+    /// Write only what is wrong, and nothing where nothing is
+    #[arg(
+        short,
+        long,
+        conflicts_with = "verbose",
+        help_heading = "How to report"
+    )]
     pub quiet: bool,
-    /// Write all evidence
-    #[arg(short, long)]
+    /// Write all evidence, notes, and what could not be seen
+    #[arg(short, long, help_heading = "How to report")]
     pub verbose: bool,
-    /// Whether to colour the report
-    #[arg(long, value_name = "WHEN", value_enum, default_value_t)]
+    /// `always`, `never`, or `auto`: on a terminal, unless `NO_COLOR` is set
+    #[arg(
+        long,
+        value_name = "WHEN",
+        value_enum,
+        default_value_t,
+        hide_possible_values = true,
+        help_heading = "How to report"
+    )]
     pub color: Color,
 }
 
@@ -125,8 +239,8 @@ pub struct SnapshotArgs {
     /// Where to look, and how.
     #[command(flatten)]
     pub look: LookArgs,
-    /// Where to write it; standard output without this
-    #[arg(short, long, value_name = "FILE")]
+    /// Write it to FILE instead of standard output
+    #[arg(short, long, value_name = "FILE", help_heading = "How to report")]
     pub output: Option<PathBuf>,
 }
 
@@ -138,24 +252,30 @@ pub struct DemoArgs {
     /// List the hosts
     #[arg(long, conflicts_with = "name")]
     pub list: bool,
-    /// How to write the report
-    #[arg(long, value_enum, default_value_t)]
+    /// `text` for people, `markdown` for a ticket, or `json` for programs
+    #[arg(long, value_enum, default_value_t, hide_possible_values = true)]
     pub format: Format,
-    /// Write all evidence
+    /// Write all evidence, notes, and what could not be seen
     #[arg(short, long)]
     pub verbose: bool,
-    /// Whether to colour the report
-    #[arg(long, value_name = "WHEN", value_enum, default_value_t)]
+    /// `always`, `never`, or `auto`: on a terminal, unless `NO_COLOR` is set
+    #[arg(
+        long,
+        value_name = "WHEN",
+        value_enum,
+        default_value_t,
+        hide_possible_values = true
+    )]
     pub color: Color,
 }
 
 /// `gpudoctor explain`.
 #[derive(Args, Clone, Debug)]
 pub struct ExplainArgs {
-    /// A finding's id
+    /// The id of a finding, as it stands in a report
     #[arg(value_name = "ID", required_unless_present = "list")]
     pub what: Option<String>,
-    /// List all ids
+    /// List all findings that this version knows
     #[arg(long, conflicts_with = "what")]
     pub list: bool,
 }
@@ -205,6 +325,183 @@ pub enum InspectFormat {
     #[default]
     Text,
     /// By the contract `gpudoctor.inspection/1`
+    Json,
+}
+
+/// `gpudoctor gpus`.
+#[derive(Args, Clone, Debug)]
+pub struct GpusArgs {
+    /// `text` for people, `csv` as nvidia-smi writes it, or `json` for programs: with --watch a document a line
+    #[arg(long, value_enum, default_value_t, hide_possible_values = true)]
+    pub format: GpusFormat,
+    /// Go on showing them, a line a GPU and tick, until interrupted; one second apart where not said otherwise
+    #[arg(long, value_name = "SECONDS", num_args = 0..=1, require_equals = true, default_missing_value = "1", value_parser = seconds)]
+    pub watch: Option<Duration>,
+    /// Ask even where no driver seems loaded, and wake GPUs that sleep
+    #[arg(long)]
+    pub probe: bool,
+    /// How long the driver may take to answer each time
+    #[arg(long, value_name = "SECONDS", default_value = "30", value_parser = clap::value_parser!(u64).range(1..=3600))]
+    pub timeout: u64,
+}
+
+/// Seconds between two ticks, with a fraction where wanted.
+fn seconds(text: &str) -> Result<Duration, String> {
+    text.parse::<f64>()
+        .ok()
+        .filter(|seconds| (0.01..=86400.0).contains(seconds))
+        .map(Duration::from_secs_f64)
+        .ok_or_else(|| "a number of seconds between 0.01 and 86400 is wanted".to_owned())
+}
+
+/// How GPUs are written.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+pub enum GpusFormat {
+    /// A table for people
+    #[default]
+    Text,
+    /// As nvidia-smi writes it, with more columns behind
+    Csv,
+    /// By the contract `gpudoctor.gpus/1`; one document a line with --watch
+    Json,
+}
+
+/// `gpudoctor matrix`.
+#[derive(Args, Clone, Debug)]
+pub struct MatrixArgs {
+    /// The question.
+    #[command(subcommand)]
+    pub question: MatrixQuestion,
+}
+
+/// How a question to the matrix is answered.
+#[derive(Args, Clone, Debug)]
+pub struct AnswerArgs {
+    /// Tables that add rows to the bundled matrix, in place of those in ~/.config/gpudoctor/matrix
+    #[arg(long, value_name = "DIR")]
+    pub matrix: Option<PathBuf>,
+    /// `text` for people, or `json` for programs
+    #[arg(long, value_enum, default_value_t, hide_possible_values = true)]
+    pub format: AnswerFormat,
+    /// `always`, `never`, or `auto`: on a terminal, unless `NO_COLOR` is set
+    #[arg(
+        long,
+        value_name = "WHEN",
+        value_enum,
+        default_value_t,
+        hide_possible_values = true
+    )]
+    pub color: Color,
+}
+
+/// A question to the matrix.
+#[derive(Clone, Debug, Subcommand)]
+pub enum MatrixQuestion {
+    /// What a CUDA version needs, came with and builds for
+    #[command(after_help = "\
+Examples:
+  gpudoctor matrix cuda 12.4
+  gpudoctor matrix cuda 12.4.1    that release alone
+  gpudoctor matrix cuda 13        all of 13.x
+
+Exit status: 0 it is known, 1 it is unknown, 2 the call was wrong")]
+    Cuda {
+        /// The CUDA version: 12.4, a release (12.4.1) or all of a major version (13)
+        #[arg(value_parser = target::cuda)]
+        version: Version,
+        /// How it is answered.
+        #[command(flatten)]
+        answer: AnswerArgs,
+    },
+    /// What a driver runs and drives
+    #[command(after_help = "\
+Examples:
+  gpudoctor matrix driver 470.82.01
+  gpudoctor matrix driver 535                  any build of the branch
+  gpudoctor matrix driver 551.61 --os windows  Windows counts in its own way
+
+Exit status: 0 it is known, 1 it is unknown, 2 the call was wrong")]
+    Driver {
+        /// The version of the driver, 470.82.01, or its branch: 470
+        #[arg(value_parser = target::driver)]
+        version: target::Driver,
+        /// `windows` or `wsl` where it is a Windows driver
+        #[arg(long, value_parser = target::os)]
+        os: Option<target::Os>,
+        /// How it is answered.
+        #[command(flatten)]
+        answer: AnswerArgs,
+    },
+    /// What a GPU is, and what drives it and builds for it
+    #[command(after_help = "\
+Examples:
+  gpudoctor matrix gpu 'RTX 5090'
+  gpudoctor matrix gpu 10de:2b85    as lspci -nn shows it
+  gpudoctor matrix gpu sm_120       or 12.0
+
+Exit status: 0 it is known, 1 it is unknown, 2 the call was wrong")]
+    Gpu {
+        /// A name, a PCI id (10de:2b85) or an architecture (`sm_120`, 12.0)
+        #[arg(value_parser = target::gpu)]
+        gpu: target::Gpu,
+        /// How it is answered.
+        #[command(flatten)]
+        answer: AnswerArgs,
+    },
+    /// Whether driver, CUDA version and GPU go together: yes or no, why, and the ways out
+    #[command(after_help = "\
+Two of driver, CUDA version and GPU are needed.
+
+Examples:
+  gpudoctor matrix can --driver 470.82.01 --cuda 12.4
+  gpudoctor matrix can --driver 470.82.01 --cuda 12.4 --gpu A100
+  gpudoctor matrix can --cuda 13.0 --gpu V100
+  gpudoctor matrix can --cuda 12.9 --target driver=535,gpu=A100+L40S,glibc=2.31
+
+Exit status: 0 yes, 1 no, or the matrix cannot tell, 2 the call was wrong")]
+    Can(Box<CanArgs>),
+}
+
+/// `gpudoctor matrix can`.
+#[derive(Args, Clone, Debug)]
+pub struct CanArgs {
+    /// The driver: 535.104.05, a branch, or `none`
+    #[arg(long, value_name = "VERSION", value_parser = target::driver)]
+    pub driver: Option<target::Driver>,
+    /// The CUDA version of the program, image or wheel: 12.4
+    #[arg(long, value_name = "VERSION", value_parser = target::cuda)]
+    pub cuda: Option<Version>,
+    /// GPUs: names, PCI ids or architectures, joined with `+`
+    #[arg(long, value_name = "GPU", value_parser = GpuList::parse)]
+    pub gpu: Vec<GpuList>,
+    /// The system: ubuntu-22.04; with `windows` or `wsl` the driver is a Windows one
+    #[arg(long, value_name = "OS", value_parser = target::os)]
+    pub os: Option<target::Os>,
+    /// All in one word, such as driver=535.104.05,gpu=A100+L40S,cuda=12.4; also glibc= and os=
+    #[arg(long, value_name = "TARGET")]
+    pub target: Option<Target>,
+    /// How it is answered.
+    #[command(flatten)]
+    pub answer: AnswerArgs,
+}
+
+/// What one `--gpu` names.
+#[derive(Clone, Debug)]
+pub struct GpuList(pub Vec<target::Gpu>);
+
+impl GpuList {
+    fn parse(text: &str) -> Result<Self, String> {
+        target::gpus(text).map(Self)
+    }
+}
+
+/// How an answer of the matrix is written.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+pub enum AnswerFormat {
+    /// For people
+    #[default]
+    Text,
+    /// By the contract `gpudoctor.matrix/1`
     Json,
 }
 

@@ -21,7 +21,7 @@ pub enum Error {
     #[error("{0}")]
     Usage(String),
     /// Writing the report failed.
-    #[error("cannot write the report: {0}")]
+    #[error("cannot write the report: {}", plain_io(&.0.to_string()))]
     Output(#[from] io::Error),
 }
 

@@ -12,10 +12,7 @@ fn main() -> ExitCode {
     }
     let cli = match cli::Cli::try_parse() {
         Ok(cli) => cli,
-        Err(e) => {
-            let _ = e.print();
-            return ExitCode::from(if e.use_stderr() { 2 } else { 0 });
-        }
+        Err(e) => return ExitCode::from(commands::refuse(&e)),
     };
     commands::log::start();
     match commands::run(cli) {

@@ -220,7 +220,10 @@ impl Sysroot {
         let found = self.locate(path, true).and_then(|p| {
             let file = RegularFile::open(&p)?;
             watched(&p, || {
-                let mut bytes = Vec::new();
+                // In one piece where that can be had: what /proc hands out in one read belongs together, and a buffer that
+                // grows as it is filled costs more than reading does.
+                let expected = usize::try_from(file.size_bytes).unwrap_or(cap);
+                let mut bytes = Vec::with_capacity(expected.max(TEXT_CAP).min(cap) + 1);
                 file.file.take(cap as u64).read_to_end(&mut bytes)?;
                 Ok(bytes)
             })

@@ -10,20 +10,19 @@
 
 mod support;
 
-use std::collections::BTreeSet;
 use std::fs;
 
 use goblin::elf::{Elf, VerdefSection, VerneedSection, VersymSection};
 use gpudoctor::facts::{Call, Calls, ChildEnd, LibraryAnswers, Reading};
 use support::elf::{self, Machine, SharedObject, Symbol};
 use support::host::{self, Host};
-use support::layout::{Laid, lay_out};
+use support::layout::{Laid, folder, lay_out};
 use support::library::is_module;
 use support::loader::{ENTRY_BYTES, EXTENSION_MAGIC, HEADER_BYTES, MAGIC, parse_line};
 use support::tree::Tree;
 
 fn laid(host: &Host) -> (tempfile::TempDir, Tree, Laid) {
-    let folder = tempfile::tempdir().unwrap();
+    let folder = folder();
     let laid = lay_out(host, folder.path());
     let tree = Tree::new(folder.path());
     (folder, tree, laid)
@@ -31,10 +30,7 @@ fn laid(host: &Host) -> (tempfile::TempDir, Tree, Laid) {
 
 #[test]
 fn every_fixture_says_what_it_is_for() {
-    let hosts = host::load_all();
-    let mut provoked = BTreeSet::new();
-    let mut twins = BTreeSet::new();
-    for host in &hosts {
+    for host in &host::load_all() {
         let case = &host.case;
         let text = fs::read_to_string(host::folder().join(format!("{case}.toml"))).unwrap();
         assert!(
@@ -50,21 +46,12 @@ fn every_fixture_says_what_it_is_for() {
             host.expect.starts_with("no fault"),
             "{case}"
         );
-        if host.is_healthy() {
-            assert!(
-                host.provokes.is_empty(),
-                "{case}: a healthy host provokes nothing"
-            );
-            assert!(
-                !host.twin_of.is_empty(),
-                "{case}: a healthy host is somebody's twin"
-            );
-        }
-        provoked.extend(host.provokes.clone());
-        twins.extend(host.twin_of.clone());
+        // A healthy host is somebody's twin, or gives a note that harms nobody.
+        assert!(
+            !host.provokes.is_empty() || !host.twin_of.is_empty(),
+            "{case}: a host proves something"
+        );
     }
-    let alone: Vec<_> = provoked.difference(&twins).collect();
-    assert!(alone.is_empty(), "no twin stays quiet on {alone:?}");
 }
 
 #[test]
@@ -297,7 +284,7 @@ fn libraries_answer_as_the_host_says() {
         (
             "gpu-held-by-nouveau",
             "dlopen=0 cuDriverGetVersion=0:13000",
-            "dlopen=0",
+            "absent",
             &[],
         ),
         (
@@ -308,7 +295,7 @@ fn libraries_answer_as_the_host_says() {
         ),
         (
             "libcuda-empty",
-            "dlopen=?:/usr/lib/x86_64-linux-gnu/libcuda.so.1: file too short",
+            "absent",
             "dlopen=0 nvmlInit_v2=0 nvmlSystemGetDriverVersion=0:999.88.77 \
              nvmlSystemGetCudaDriverVersion_v2=12 nvmlDeviceGetCount_v2=0:1 nvmlShutdown=0",
             &[],

@@ -1,8 +1,6 @@
 //! `gpudoctor check`: facts to report, and the exit code.
 
-use std::path::Path;
-
-use super::{look, print, snapshot, terminal};
+use super::{look, overlay, print, snapshot, terminal};
 use crate::cli::{CheckArgs, FailOn, Format};
 use crate::diagnosis::{Diagnosis, Options, Status, diagnose};
 use crate::error::Error;
@@ -12,7 +10,7 @@ use crate::report::{Report, json, markdown, text};
 use crate::rules;
 
 pub(super) fn run(args: &CheckArgs) -> Result<u8, Error> {
-    let matrix = matrix(args.matrix.as_deref())?;
+    let matrix = overlay::matrix(args.matrix.as_deref(), !args.look.no_redact)?;
     let facts = match &args.from {
         Some(path) => snapshot::read(path)?,
         None => look(&args.look)?,
@@ -51,14 +49,6 @@ fn ignored(names: &[String]) -> Result<Vec<String>, Error> {
     Ok(names.to_vec())
 }
 
-/// The matrix, with the tables of a folder added where one is named.
-pub(super) fn matrix(overlay: Option<&Path>) -> Result<Matrix, Error> {
-    match overlay {
-        None => Ok(Matrix::bundled()),
-        Some(dir) => Err(Error::file("read", dir, "OVERLAY")),
-    }
-}
-
 fn render(
     args: &CheckArgs,
     facts: &Facts,
@@ -80,6 +70,7 @@ fn render(
                 color: terminal::color(args.color),
                 verbose: args.verbose,
                 quiet: args.quiet,
+                wrap_answer: terminal::is_terminal(),
             },
         )),
     }

@@ -13,7 +13,7 @@ use crate::matrix::Matrix;
 const HOSTS: &[(&str, &str, &str)] = &[
     (
         "driver-too-old",
-        "a container with PyTorch for CUDA 13.0 on a host whose driver runs CUDA 12.2",
+        "a PyTorch for CUDA 13.0 on a workstation whose driver runs CUDA 12.4",
         include_str!("../../fixtures/snapshots/driver-too-old.json"),
     ),
     (

@@ -4,7 +4,7 @@ use std::cell::Cell;
 use std::io::IsTerminal as _;
 use std::time::Instant;
 
-use super::{check, print, terminal, with_watch};
+use super::{overlay, print, terminal, with_watch};
 use crate::cli::{InspectArgs, InspectFormat};
 use crate::error::Error;
 use crate::finding::Severity;
@@ -18,7 +18,7 @@ use crate::sysroot::{Sysroot, path_text};
 use crate::target::Target;
 
 pub(super) fn run(args: &InspectArgs) -> Result<u8, Error> {
-    let matrix = check::matrix(None)?;
+    let matrix = overlay::matrix(None, !args.no_redact)?;
     let sysroot = match &args.root {
         Some(dir) => Sysroot::at(dir)?,
         None => Sysroot::live(),
@@ -92,6 +92,7 @@ pub(super) fn run(args: &InspectArgs) -> Result<u8, Error> {
                 color: terminal::color(args.color),
                 verbose: args.verbose,
                 quiet: args.quiet,
+                wrap_answer: false,
             },
         ),
     };

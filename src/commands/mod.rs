@@ -10,8 +10,11 @@
 mod check;
 mod demo;
 mod explain;
+mod gpus;
 mod inspect;
 pub mod log;
+mod matrix;
+mod overlay;
 mod snapshot;
 mod terminal;
 
@@ -43,6 +46,8 @@ pub fn run(cli: Cli) -> Result<u8, Error> {
         }
         Some(Command::Explain(args)) => explain::run(&args),
         Some(Command::Inspect(args)) => inspect::run(&args),
+        Some(Command::Gpus(args)) => gpus::run(&args),
+        Some(Command::Matrix(args)) => matrix::run(&args),
     }
 }
 
@@ -61,6 +66,35 @@ fn print(text: &str) -> Result<(), Error> {
 /// Says what the call did wrong: one line on standard error.
 pub fn complain(error: &Error) {
     terminal::say(&error.to_string());
+}
+
+/// Answers a command line that asks for help or the version, or that cannot be understood; the exit code. What is wrong
+/// is said in one line, as all complaints are.
+pub fn refuse(error: &clap::Error) -> u8 {
+    if !error.use_stderr() {
+        return match error.print() {
+            Err(e) if e.kind() != io::ErrorKind::BrokenPipe => {
+                complain(&Error::Output(e));
+                2
+            }
+            _ => 0,
+        };
+    }
+    complain(&Error::Usage(one_line(&error.render().to_string())));
+    2
+}
+
+/// The parser's message without its label, its usage line and its advice to look at the help.
+fn one_line(message: &str) -> String {
+    let said: Vec<&str> = message
+        .lines()
+        .map(str::trim)
+        .take_while(|line| !line.starts_with("Usage:") && !line.starts_with("For more information"))
+        .filter(|line| !line.is_empty())
+        .map(|line| line.strip_prefix("error: ").unwrap_or(line))
+        .collect();
+    let said = said.join("; ").replace(":; ", ": ").replace("; [", " [");
+    format!("{said} (see `gpudoctor --help`)")
 }
 
 /// Takes a snapshot as the options say.
@@ -112,23 +146,36 @@ fn look(args: &LookArgs) -> Result<Facts, Error> {
         load_nothing: args.load_nothing,
         init_always: args.probe,
         timeout: Duration::from_secs(args.timeout),
-        uname: live.then(|| {
-            let uname = rustix::system::uname();
-            (
-                uname.release().to_string_lossy().into_owned(),
-                uname.machine().to_string_lossy().into_owned(),
-            )
-        }),
+        uname: live.then(uname),
         user: live.then(user),
-        taken_at: jiff::Timestamp::now()
-            .strftime("%Y-%m-%dT%H:%M:%SZ")
-            .to_string(),
+        taken_at: now(),
         redact: !args.no_redact,
-        launcher: Launcher::own()
-            .map_err(|e| Error::Usage(format!("cannot find gpudoctor's own program file: {e}")))?,
+        launcher: launcher()?,
         say: terminal::say,
     };
     Ok(with_watch(|| probe::take(&request)))
+}
+
+/// How children are started.
+fn launcher() -> Result<Launcher, Error> {
+    Launcher::own()
+        .map_err(|e| Error::Usage(format!("cannot find gpudoctor's own program file: {e}")))
+}
+
+/// The time: UTC, RFC 3339, whole seconds.
+fn now() -> String {
+    jiff::Timestamp::now()
+        .strftime("%Y-%m-%dT%H:%M:%SZ")
+        .to_string()
+}
+
+/// Release of the kernel and name of the machine architecture.
+fn uname() -> (String, String) {
+    let uname = rustix::system::uname();
+    (
+        uname.release().to_string_lossy().into_owned(),
+        uname.machine().to_string_lossy().into_owned(),
+    )
 }
 
 /// The effective user and groups.

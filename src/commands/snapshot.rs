@@ -1,7 +1,7 @@
 //! `gpudoctor snapshot`, and reading one back.
 
 use std::fs;
-use std::io::Read as _;
+use std::io::{Read as _, Write as _};
 use std::path::Path;
 
 use serde::Deserialize;
@@ -41,10 +41,20 @@ fn write(path: &Path, text: &str) -> Result<(), Error> {
         .ok_or_else(|| Error::file("write", path, "no file name"))?;
     name.push(format!(".{}.tmp", std::process::id()));
     let beside = path.with_file_name(name);
-    let written = fs::write(&beside, text).and_then(|()| fs::rename(&beside, path));
-    if written.is_err() {
-        let _ = fs::remove_file(&beside);
-    }
+    // Never through a link that somebody else laid there: the name can be guessed.
+    let written = fs::OpenOptions::new()
+        .write(true)
+        .create_new(true)
+        .open(&beside)
+        .and_then(|mut file| {
+            let done = file
+                .write_all(text.as_bytes())
+                .and_then(|()| fs::rename(&beside, path));
+            if done.is_err() {
+                let _ = fs::remove_file(&beside);
+            }
+            done
+        });
     written.map_err(|e| Error::file("write", path, e))
 }
 

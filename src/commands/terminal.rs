@@ -12,6 +12,8 @@ use crate::report::escape;
 
 /// Columns of a report that goes to no terminal.
 const WIDTH: usize = 80;
+/// Columns of a table that goes to no terminal.
+const TABLE_WIDTH: usize = 100;
 /// Lines longer than this are hard to read on any terminal.
 const WIDEST: usize = 110;
 
@@ -38,14 +40,28 @@ pub(super) fn color(when: Color) -> bool {
         Color::Auto => {
             let refused = std::env::var_os("NO_COLOR").is_some_and(|v| !v.is_empty());
             let dumb = std::env::var_os("TERM").is_none_or(|term| term == "dumb");
-            !refused && !dumb && std::io::stdout().is_terminal()
+            !refused && !dumb && is_terminal()
         }
+    }
+}
+
+/// Whether standard output is a terminal.
+pub(super) fn is_terminal() -> bool {
+    std::io::stdout().is_terminal()
+}
+
+/// The width of a table: what the terminal has, else enough that nothing in it need be cut.
+pub(super) fn table_width() -> usize {
+    if std::io::stdout().is_terminal() {
+        width()
+    } else {
+        TABLE_WIDTH
     }
 }
 
 /// The width to wrap at.
 pub(super) fn width() -> usize {
-    if std::io::stdout().is_terminal() {
+    if is_terminal() {
         rustix::termios::tcgetwinsize(std::io::stdout())
             .map_or(WIDTH, |size| usize::from(size.ws_col))
             .clamp(40, WIDEST)

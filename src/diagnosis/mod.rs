@@ -88,7 +88,7 @@ pub struct Diagnosis {
 }
 
 /// Layers that no rule and no probe of this version looks at.
-const NOT_EXAMINED: &[Layer] = &[Layer::Libraries, Layer::Framework, Layer::Toolchain];
+pub const NOT_EXAMINED: &[Layer] = &[Layer::Libraries, Layer::Framework, Layer::Toolchain];
 
 /// What the caller wants of a diagnosis.
 #[derive(Clone, Debug, Default)]
@@ -116,23 +116,29 @@ pub fn diagnose(facts: &Facts, matrix: &Matrix, options: &Options) -> Diagnosis 
         expect_gpu: options.expect_gpu,
     };
     let mut findings: Vec<Finding> = Vec::new();
-    let mut symptoms: Vec<(&Rule, Finding, String)> = Vec::new();
+    let mut symptoms: Vec<(&Rule, Finding, String, Need)> = Vec::new();
     let mut unknown: Vec<(&Rule, Vec<String>)> = Vec::new();
     for (rule, outcome) in rules::run(&ctx) {
         match outcome {
             Outcome::Found(found) => findings.extend(found),
-            Outcome::Symptom { finding, alone } => symptoms.push((rule, *finding, alone)),
+            Outcome::Symptom {
+                finding,
+                alone,
+                need,
+            } => symptoms.push((rule, *finding, alone, need)),
             Outcome::Unknown { missing } => unknown.push((rule, missing)),
             Outcome::Clean => {}
         }
     }
-    // A symptom that nothing explains is no finding: it is something that cannot be told, and the verdict says so.
+    // A symptom that nothing explains is no finding: it is something that cannot be told, and the verdict says so unless
+    // it was to be expected.
     let mut unexplained: Vec<(&Rule, String)> = Vec::new();
-    for (rule, finding, alone) in symptoms {
-        if cause_of(&finding, &findings).is_some() {
-            findings.push(finding);
-        } else {
-            unexplained.push((rule, alone));
+    let mut not_seen: Vec<String> = Vec::new();
+    for (rule, finding, alone, need) in symptoms {
+        match (cause_of(&finding, &findings), need) {
+            (Some(_), _) => findings.push(finding),
+            (None, Need::Verdict) => unexplained.push((rule, alone)),
+            (None, Need::Detail) => not_seen.push(alone),
         }
     }
     // Causes are linked before anything is left out, so that a symptom never turns into a root by that.
@@ -150,14 +156,14 @@ pub fn diagnose(facts: &Facts, matrix: &Matrix, options: &Options) -> Diagnosis 
         .iter()
         .filter(|(rule, _)| rule.need == Need::Detail)
         .flat_map(|(_, missing)| missing.clone())
-        .fold(Vec::new(), |mut all, reason| {
+        .fold(not_seen, |mut all, reason| {
             if !all.contains(&reason) {
                 all.push(reason);
             }
             all
         });
     Diagnosis {
-        verdict: verdict(&ctx, &findings, &layers),
+        verdict: verdict(&ctx, &findings, &ignored, &layers),
         layers,
         findings,
         ignored,
@@ -260,9 +266,10 @@ fn layer_state(
         };
     }
     let (present, summary) = summary::of_layer(ctx, layer);
+    // What follows from a fault of another layer is no fault of this one.
     let worst = findings
         .iter()
-        .filter(|f| f.layer == layer)
+        .filter(|f| f.layer == layer && f.caused_by.is_none())
         .map(|f| f.severity)
         .max();
     let reasons: Vec<String> = unknown
@@ -291,7 +298,12 @@ fn layer_state(
     }
 }
 
-fn verdict(ctx: &Ctx<'_>, findings: &[Finding], layers: &[LayerState]) -> Verdict {
+fn verdict(
+    ctx: &Ctx<'_>,
+    findings: &[Finding],
+    ignored: &[Finding],
+    layers: &[LayerState],
+) -> Verdict {
     let roots: Vec<&Finding> = findings
         .iter()
         .filter(|f| is_root(f, findings) && f.severity > Severity::Note)
@@ -327,8 +339,26 @@ fn verdict(ctx: &Ctx<'_>, findings: &[Finding], layers: &[LayerState]) -> Verdic
             layer: None,
             finding: None,
             key: None,
-            summary: summary::of_healthy(ctx, layers),
+            summary: healthy_summary(ctx, ignored, layers),
             roots: keys,
         },
+    }
+}
+
+/// The line of a machine without faults that count. What is ignored is no health: it is named.
+fn healthy_summary(ctx: &Ctx<'_>, ignored: &[Finding], layers: &[LayerState]) -> String {
+    let mut ids: Vec<&str> = ignored
+        .iter()
+        .filter(|f| f.severity > Severity::Note)
+        .map(|f| f.id.as_str())
+        .collect();
+    ids.dedup();
+    if ids.is_empty() {
+        summary::of_healthy(ctx, layers)
+    } else {
+        format!(
+            "no fault beside what is ignored on request: {}",
+            ids.join(", ")
+        )
     }
 }

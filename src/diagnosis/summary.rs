@@ -127,18 +127,26 @@ fn hardware(ctx: &Ctx<'_>) -> (bool, String) {
             },
         );
     }
-    let others = pci
-        .iter()
-        .filter(|d| d.class >> 16 == 3 && [VENDOR_AMD, VENDOR_INTEL].contains(&d.vendor))
-        .count();
+    if ctx.in_wsl() && ctx.facts.driver.node("/dev/dxg").is_some() {
+        return (true, "a GPU of Windows, through /dev/dxg".to_owned());
+    }
     match &ctx.facts.hardware.pci {
-        Reading::Present { .. } if others > 0 => {
-            (false, format!("no NVIDIA GPU; {others} of another vendor"))
-        }
+        Reading::Present { .. } if others(ctx) > 0 => (
+            false,
+            format!("no NVIDIA GPU; {} of another vendor", others(ctx)),
+        ),
         Reading::Present { .. } => (false, "no GPU".to_owned()),
         Reading::Absent { .. } => (false, "no PCI bus, no GPU".to_owned()),
         Reading::Unreadable { reason } => (false, format!("not read: {reason}")),
     }
+}
+
+/// Display devices of other vendors that make GPUs.
+fn others(ctx: &Ctx<'_>) -> usize {
+    let pci = ctx.facts.hardware.pci.items();
+    pci.iter()
+        .filter(|d| d.class >> 16 == 3 && [VENDOR_AMD, VENDOR_INTEL].contains(&d.vendor))
+        .count()
 }
 
 fn system(ctx: &Ctx<'_>) -> (bool, String) {
@@ -164,7 +172,11 @@ fn system(ctx: &Ctx<'_>) -> (bool, String) {
     if system.wsl.is_present() {
         parts.push("WSL2".to_owned());
     } else if let Some(name) = system.virtualisation.value() {
-        parts.push(format!("virtual machine ({name})"));
+        parts.push(if name == "a hypervisor" {
+            "virtual machine".to_owned()
+        } else {
+            format!("virtual machine ({name})")
+        });
     }
     if system.secure_boot.value() == Some(&true) {
         parts.push("Secure Boot on".to_owned());
@@ -312,6 +324,11 @@ pub(super) fn of_healthy(ctx: &Ctx<'_>, layers: &[LayerState]) -> String {
     if !runs {
         return match names.as_slice() {
             [] if ctx.on_tegra() => format!("no fault on this Tegra system: {read} layers read"),
+            // What another vendor's GPU is like is not for this version to say.
+            [] if others(ctx) > 0 => format!(
+                "no NVIDIA GPU here, and none expected: {read} layers read, no fault ({} of another vendor not examined)",
+                others(ctx)
+            ),
             [] => format!("no GPU here, and none expected: {read} layers read, no fault"),
             names => format!(
                 "no fault found; NVIDIA's driver does not run here ({}), and nothing here asks for it",
@@ -337,10 +354,20 @@ pub(super) fn of_healthy(ctx: &Ctx<'_>, layers: &[LayerState]) -> String {
         None if ctx.in_wsl() => "the Windows driver".to_owned(),
         None => "the driver".to_owned(),
     };
-    let limit = if ctx.facts.scope.calls == Calls::Forbidden {
-        " (as far as files tell: no library was called)"
-    } else {
-        ""
+    let cu_init = ctx
+        .facts
+        .vendor
+        .libcuda
+        .value()
+        .and_then(|a| a.code("cuInit"));
+    let limit = match ctx.facts.scope.calls {
+        Calls::Forbidden => " (as far as files tell: no library was called)",
+        Calls::Asleep => " (as far as files tell: the GPU sleeps and was not woken)",
+        // A confined child may not make the nodes that the first CUDA program makes.
+        Calls::Made | Calls::NoDriver if cu_init.is_some_and(|code| code != 0) => {
+            " (as far as files tell: device nodes are made on first use)"
+        }
+        Calls::Made | Calls::NoDriver => "",
     };
     if has.is_empty() {
         format!("{driver} runs{limit}")

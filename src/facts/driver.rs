@@ -36,6 +36,8 @@ pub struct DriverFacts {
     pub majors: Reading<Vec<CharMajor>>,
     /// GPUs that the loaded module lists (`/proc/driver/nvidia/gpus`).
     pub gpus: Reading<Vec<DriverGpu>>,
+    /// MIG instances that exist, by the driver's capability files; present and empty where there are none.
+    pub mig_instances: Reading<Vec<MigInstance>>,
     /// `/proc/driver/nvidia/params`.
     pub params: Reading<BTreeMap<String, String>>,
     /// The copies of libcuda, the one that the loader takes first.
@@ -48,6 +50,8 @@ pub struct DriverFacts {
     pub persistenced_socket: Reading<String>,
     /// The fabric manager.
     pub fabric_manager: FabricManager,
+    /// The Multi-Process Service.
+    pub mps: Mps,
     /// GSP firmware versions on disk (folders of `/lib/firmware/nvidia`), each with its files.
     pub gsp_firmware: Reading<Vec<GspFirmware>>,
     /// Lines of the kernel log that speak of GPU drivers, newest last, at most 200.
@@ -301,6 +305,18 @@ pub struct DriverGpu {
     pub excluded: bool,
 }
 
+/// A GPU instance or a compute instance of MIG.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(default)]
+pub struct MigInstance {
+    /// `gpu0/gi2`, `gpu0/gi2/ci0`: the GPU by its device minor.
+    pub name: String,
+    /// Minor number of its node in /dev/nvidia-caps.
+    pub minor: u32,
+    /// The capability file.
+    pub source: String,
+}
+
 /// One copy of a driver library.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
@@ -447,6 +463,17 @@ pub struct FabricManager {
     pub version: Reading<Version>,
     /// Its systemd unit.
     pub unit: Reading<String>,
+}
+
+/// The Multi-Process Service (MPS), by which processes share a GPU, as files tell it.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(default)]
+pub struct Mps {
+    /// The folder where clients look for its daemon: that of `CUDA_MPS_PIPE_DIRECTORY` where the variable is set, whether or
+    /// not it is there, else `/tmp/nvidia-mps` where that is there.
+    pub pipe_directory: Reading<String>,
+    /// A running control daemon or server: its process id. Looked for only where there is such a folder.
+    pub process: Reading<u32>,
 }
 
 /// One folder of GSP firmware.

@@ -55,6 +55,10 @@ pub struct PciDevice {
     /// Lanes that the device could use.
     #[serde(default)]
     pub link_width_max: Reading<u32>,
+    /// Lanes of the slot or port that the device sits in; absent where it hangs on the root bus itself, as in many virtual
+    /// machines. Not read while the device sleeps.
+    #[serde(default)]
+    pub slot_width_max: Reading<u32>,
     /// Sizes of the six base address registers in bytes; 0 = unused or unassigned.
     #[serde(default)]
     pub bar_bytes: Reading<Vec<u64>>,

@@ -5,6 +5,7 @@
 //! lacks reads as unreadable, never as absent: every field of a `Reading` type has that default.
 
 mod driver;
+mod gpus;
 mod hardware;
 mod runtime;
 mod system;
@@ -13,6 +14,7 @@ mod vendor;
 use std::collections::BTreeMap;
 
 pub use driver::*;
+pub use gpus::*;
 pub use hardware::*;
 pub use runtime::*;
 use schemars::JsonSchema;
@@ -296,6 +298,8 @@ pub enum Calls {
     /// No driver seems loaded, so there was nobody to ask.
     #[default]
     NoDriver,
+    /// Every GPU that the driver holds sleeps, and a call would have woken it.
+    Asleep,
     /// The caller forbade them (`--static`, `--root`).
     Forbidden,
 }

@@ -46,8 +46,12 @@ pub struct SystemFacts {
     pub container: Reading<Container>,
     /// The user who asked.
     pub user: Reading<User>,
+    /// The systemd service or scope that this process belongs to, by `/proc/self/cgroup`; absent where it is in none.
+    pub unit: Reading<String>,
     /// Names of groups by id, for the groups of the device nodes and of the user.
     pub group_names: Reading<BTreeMap<u32, String>>,
+    /// The process limits that CUDA runs into, of the process that asked.
+    pub limits: Reading<Limits>,
     /// Installed packages whose name speaks of NVIDIA or CUDA, with versions: dpkg, pacman.
     pub packages: Reading<Vec<Package>>,
 }
@@ -76,6 +80,16 @@ pub struct Libc {
     /// Its version, where known.
     #[serde(default)]
     pub version: Option<Version>,
+}
+
+/// Limits of a process (`/proc/self/limits`, the soft ones).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(default)]
+pub struct Limits {
+    /// Most bytes of address space (`ulimit -v`); `None` = unlimited.
+    pub address_space_bytes: Option<u64>,
+    /// Most bytes of locked memory (`ulimit -l`); `None` = unlimited.
+    pub locked_bytes: Option<u64>,
 }
 
 /// A Tegra system (Jetson).
@@ -115,18 +129,27 @@ pub struct User {
 }
 
 impl User {
+    /// Whether mode bits let this user read a node. Root always may.
+    pub fn may_read(&self, mode: u32, uid: u32, gid: u32) -> bool {
+        self.bits(mode, uid, gid) & 0o4 != 0
+    }
+
     /// Whether mode bits let this user open a node for reading and writing. Root always may.
     pub fn may_read_write(&self, mode: u32, uid: u32, gid: u32) -> bool {
-        let bits = if self.uid == 0 {
-            return true;
+        self.bits(mode, uid, gid) & 0o6 == 0o6
+    }
+
+    /// The permission bits that apply to this user.
+    fn bits(&self, mode: u32, uid: u32, gid: u32) -> u32 {
+        if self.uid == 0 {
+            0o7
         } else if self.uid == uid {
             mode >> 6
         } else if self.gid == gid || self.groups.contains(&gid) {
             mode >> 3
         } else {
             mode
-        };
-        bits & 0o6 == 0o6
+        }
     }
 }
 

@@ -167,6 +167,58 @@ pub struct DeviceAnswer {
     pub address: Option<String>,
     /// `GPU-...`; redacted in reports.
     pub uuid: Option<String>,
+    /// MIG, on boards that can be partitioned.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub mig: Option<MigAnswer>,
+    /// Whether memory errors are corrected (ECC), on boards that can do it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub ecc: Option<ModeAnswer>,
+    /// Whether bad rows of memory wait for a reset to be replaced by spare ones (Ampere and newer).
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub row_remap_pending: Option<bool>,
+    /// Whether a bad row could not be replaced, since no spare one is left.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub row_remap_failed: Option<bool>,
+    /// Whether bad pages of memory wait for a reboot to be retired (before Ampere).
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub retired_pages_pending: Option<bool>,
+    /// `nvmlComputeMode_t`: 0 default, 1 exclusive to a thread, 2 prohibited, 3 exclusive to a process.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub compute_mode: Option<u32>,
+    /// Whether persistence mode is on: the driver keeps the GPU initialised while nobody uses it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub persistence: Option<bool>,
+    /// Lanes of PCI Express in use.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub link_width: Option<u32>,
+    /// Lanes of PCI Express that GPU and slot together could use.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub link_width_max: Option<u32>,
+    /// Processes with a compute context.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub processes: Option<u32>,
+}
+
+/// A mode that takes effect after a reset.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(default)]
+pub struct ModeAnswer {
+    /// Whether it is on now.
+    pub on: bool,
+    /// Whether it will be on after the next reset.
+    pub pending: bool,
+}
+
+/// MIG: a GPU that is partitioned into instances.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(default)]
+pub struct MigAnswer {
+    /// Whether it is on now: then CUDA sees the instances only.
+    pub on: bool,
+    /// Whether it will be on after the next reset.
+    pub pending: bool,
+    /// MIG devices (compute instances) that this user sees, where it is on and they could be counted.
+    pub instances: Option<u32>,
 }
 
 /// What `open(path, O_RDWR)` answered.

@@ -60,7 +60,7 @@ pub struct Symbol<F> {
 }
 
 impl<F> Symbol<F> {
-    const fn new(names: &'static [&'static str]) -> Self {
+    pub(super) const fn new(names: &'static [&'static str]) -> Self {
         Self {
             names,
             of: PhantomData,
@@ -78,7 +78,7 @@ impl<F> Symbol<F> {
 pub struct Entry<F> {
     /// The name under which it was found.
     pub name: &'static str,
-    call: F,
+    pub(super) call: F,
 }
 
 /// `(void)`.
@@ -175,7 +175,7 @@ pub struct PciInfo {
 
 /// An `nvmlDevice_t`: meaningful to the library only.
 #[derive(Clone, Copy, Debug)]
-pub struct NvmlHandle(*mut c_void);
+pub struct NvmlHandle(pub(super) *mut c_void);
 
 impl Entry<Plain> {
     /// The return code.

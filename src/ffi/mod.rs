@@ -6,6 +6,8 @@
 #![allow(unsafe_code)]
 
 pub mod dl;
+pub mod interrupt;
+pub mod nvml;
 
 use std::ffi::{CStr, c_char, c_int, c_long, c_uint, c_void};
 use std::io;

@@ -219,6 +219,11 @@ pub struct Gpu {
 }
 
 impl Chip {
+    /// Every product of it.
+    pub fn gpus(&self) -> impl Iterator<Item = Gpu> {
+        self.ids.iter().filter_map(|(id, name)| self.gpu(id, name))
+    }
+
     fn gpu(&self, id: &str, name: &str) -> Option<Gpu> {
         Some(Gpu {
             device: u16::from_str_radix(id, 16).ok()?,
@@ -250,7 +255,24 @@ fn row_of_id(text: &str, id: &str) -> Option<String> {
 impl Matrix {
     /// The GPU of a PCI device id (vendor 10de). `None`: not in the table, which is not the same as no GPU.
     pub fn gpu(&self, device_id: u16) -> Option<Gpu> {
+        if let Ok(mut seen) = self.gpus_seen.lock() {
+            return seen
+                .entry(device_id)
+                .or_insert_with(|| self.look_up(device_id))
+                .clone();
+        }
+        self.look_up(device_id)
+    }
+
+    fn look_up(&self, device_id: u16) -> Option<Gpu> {
         let id = format!("{device_id:04x}");
+        if self.chips_added {
+            let mut chips = self.chips().iter();
+            return chips.find_map(|chip| {
+                let (id, name) = chip.ids.iter().find(|(known, _)| *known == id)?;
+                chip.gpu(id, name)
+            });
+        }
         let row = row_of_id(self.text(GPUS), &id)?;
         let chip: Chip = table::rows(&row, "chip").ok()?.pop()?;
         let (id, name) = chip.ids.first()?;
@@ -259,6 +281,12 @@ impl Matrix {
 
     /// The ids that stand on a line of their own, as [`Matrix::gpu`] needs them to.
     pub(super) fn ids_on_lines(&self) -> BTreeSet<&str> {
+        if self.chips_added {
+            let chips = self.chips().iter();
+            return chips
+                .flat_map(|chip| chip.ids.iter().map(|(id, _)| id.as_str()))
+                .collect();
+        }
         let lines = self.text(GPUS).lines();
         lines
             .filter_map(|line| line.strip_prefix("    [\"")?.split_once("\", "))

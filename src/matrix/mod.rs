@@ -10,6 +10,7 @@ mod cuda;
 mod distros;
 mod gpus;
 pub mod lint;
+mod overlay;
 mod platforms;
 mod rows;
 mod table;
@@ -17,8 +18,9 @@ mod targets;
 mod toolchain;
 
 use std::borrow::Cow;
+use std::collections::BTreeMap;
 use std::fmt;
-use std::sync::OnceLock;
+use std::sync::{Mutex, OnceLock};
 
 pub use compat::{Compat, CompatBuild, CompatNote, ForwardCompat};
 pub use cuda::{
@@ -26,6 +28,7 @@ pub use cuda::{
 };
 pub use distros::{DistroPackage, Purpose};
 pub use gpus::{Arch, Chip, Generation, Gpu, NvSwitch, OpenModule};
+pub use overlay::{Overlay, OverlayError, OverlayFile};
 pub use platforms::{BrandList, ImageRequirement, Jetson, JetsonBoard, JetsonUpgrade};
 pub use rows::{Capability, Confidence, Note};
 pub use targets::{BinaryRule, CompatBorder, Fit, Scope, Target};
@@ -63,6 +66,11 @@ macro_rules! tables {
         /// All tables, each parsed when it is first asked for.
         pub struct Matrix {
             texts: [(&'static str, Cow<'static, str>); FILES.len()],
+            overlays: Vec<Overlay>,
+            /// GPUs that were looked up: every rule asks for the same few.
+            gpus_seen: Mutex<BTreeMap<u16, Option<Gpu>>>,
+            /// Chips are looked up in the parsed table: an overlay added to it, and its text is not the whole.
+            chips_added: bool,
             $($field: OnceLock<Vec<$row>>,)*
         }
 
@@ -71,7 +79,7 @@ macro_rules! tables {
 
         impl Matrix {
             fn of_texts(texts: [(&'static str, Cow<'static, str>); FILES.len()]) -> Self {
-                Self { texts, $($field: OnceLock::new(),)* }
+                Self { texts, overlays: Vec::new(), gpus_seen: Mutex::default(), chips_added: false, $($field: OnceLock::new(),)* }
             }
 
             /// Parses every table that is not parsed yet.
@@ -201,6 +209,11 @@ impl Matrix {
     /// The date of the knowledge, `YYYY-MM-DD`: that of the CUDA and driver tables, which age first.
     pub fn as_of(&self) -> &str {
         table::as_of(self.text(CUDA_DRIVER))
+    }
+
+    /// What was added to the bundled tables; none without an overlay.
+    pub fn overlays(&self) -> &[Overlay] {
+        &self.overlays
     }
 
     /// Where the PCI ids come from: `pci.ids 2026.10.24`.

@@ -16,6 +16,9 @@ const RUNTIMES_ASKED: usize = 4;
 /// After how long the caller hears what is being waited for.
 const PATIENCE: Duration = Duration::from_secs(3);
 
+/// Why a laptop's GPU is left alone.
+const ASLEEP: &str = "the GPU sleeps, and asking it would wake it (--probe does)";
+
 /// Children that run.
 pub(super) struct Asked<'a> {
     request: &'a Request,
@@ -61,12 +64,14 @@ pub(super) fn start<'a>(request: &'a Request, facts: &Facts, calls: Calls) -> As
     };
     let libcuda = chosen(&facts.driver.libcuda, LibraryKind::Cuda);
     // NVML has nothing to say without init calls.
-    let libnvidia_ml = if calls == Calls::NoDriver {
-        Err(Box::new(Reading::unreadable(
+    let libnvidia_ml = match calls {
+        Calls::NoDriver => Err(Box::new(Reading::unreadable(
             "not asked: no driver seems loaded",
-        )))
-    } else {
-        chosen(&facts.driver.libnvidia_ml, LibraryKind::Nvml)
+        ))),
+        Calls::Asleep => Err(Box::new(Reading::unreadable(format!(
+            "not asked: {ASLEEP}"
+        )))),
+        Calls::Made | Calls::Forbidden => chosen(&facts.driver.libnvidia_ml, LibraryKind::Nvml),
     };
     let cudart = if calls == Calls::Forbidden {
         Err(Reading::unreadable(forbidden()))
@@ -165,6 +170,7 @@ impl Asked<'_> {
             (Some(running), _) => opened(wait(running)),
             (None, Calls::Made) => Reading::absent("/dev"),
             (None, Calls::NoDriver) => Reading::unreadable("not opened: no driver seems loaded"),
+            (None, Calls::Asleep) => Reading::unreadable(format!("not opened: {ASLEEP}")),
             (None, Calls::Forbidden) => Reading::unreadable("not opened: --static or --root"),
         };
         let libcuda_unhidden = match cuda_ask {

@@ -93,7 +93,7 @@ pub(super) fn find(
     let mut consumer = chosen.unwrap_or_else(|| Consumer {
         kind: ConsumerKind::Machine,
         what: "this machine".to_owned(),
-        why: "no environment is active, and python3 on PATH brings nothing of CUDA".to_owned(),
+        why: "no environment is active, and no python3 on PATH brings anything of CUDA".to_owned(),
         prefix: Reading::absent("$VIRTUAL_ENV, $CONDA_PREFIX, ./.venv, python3 on PATH"),
         frameworks: Reading::present(Vec::new(), "no environment"),
         ..Consumer::default()

@@ -7,7 +7,8 @@
 
 use crate::facts::{
     DeviceNode, DiskModule, DkmsTree, DriverFacts, FabricManager, Facts, FileKind, Flavour,
-    GspFirmware, LibraryCopy, LoadedModule, NvidiaModprobe, ProcVersion, ReachedBy, Reading,
+    GspFirmware, LibraryCopy, LoadedModule, MigInstance, Mps, NvidiaModprobe, ProcVersion,
+    ReachedBy, Reading,
 };
 use crate::probe::consumer::has_extension;
 use crate::probe::loader::{Found, Loader, is_library_name};
@@ -301,6 +302,12 @@ fn driver_version_in_name(name: &str) -> Option<Version> {
 /// The rest of the layer.
 pub(super) fn probe(sysroot: &Sysroot, facts: &mut Facts) {
     let release = facts.system.kernel_release.value().cloned();
+    let mps_directory = facts
+        .environment
+        .value()
+        .and_then(|env| env.get("CUDA_MPS_PIPE_DIRECTORY"))
+        .filter(|path| !path.is_empty())
+        .cloned();
     let driver = &mut facts.driver;
     let has_nvidia = facts
         .hardware
@@ -337,6 +344,7 @@ pub(super) fn probe(sysroot: &Sysroot, facts: &mut Facts) {
             };
             addresses.iter().filter_map(information).collect()
         });
+    driver.mig_instances = mig_instances(sysroot);
     driver.modprobe = modprobe(sysroot);
     driver.dkms = dkms(sysroot);
     if let Some(release) = &release {
@@ -368,6 +376,7 @@ pub(super) fn probe(sysroot: &Sysroot, facts: &mut Facts) {
         });
     driver.persistenced_socket = socket(sysroot, "/run/nvidia-persistenced/socket");
     driver.fabric_manager = fabric_manager(sysroot, has_switch);
+    driver.mps = mps(sysroot, mps_directory);
     driver.gsp_firmware = sysroot
         .list("/lib/firmware/nvidia", |name| {
             Version::parse(name).is_some_and(|v| v.major() >= 100)
@@ -418,6 +427,42 @@ fn agreed_version(driver: &DriverFacts) -> Option<Version> {
         .chain(driver.libnvidia_ml.items())
         .any(|c| c.chosen);
     (any && agrees(&driver.libcuda) && agrees(&driver.libnvidia_ml)).then(|| loaded.clone())
+}
+
+/// MIG instances: the folders below `capabilities/gpuN/mig`. The table of minors lists every possible one instead.
+fn mig_instances(sysroot: &Sysroot) -> Reading<Vec<MigInstance>> {
+    const CAPABILITIES: &str = "/proc/driver/nvidia/capabilities";
+    let numbered = |name: &str, prefix: &str| {
+        name.strip_prefix(prefix)
+            .is_some_and(|n| !n.is_empty() && n.bytes().all(|b| b.is_ascii_digit()))
+    };
+    let mut instances = Vec::new();
+    let mut add = |name: String, dir: &str| {
+        let source = join(dir, "access");
+        let minor = sysroot.text(&source).value().and_then(|text| {
+            text.lines()
+                .find_map(|line| line.strip_prefix("DeviceFileMinor:")?.trim().parse().ok())
+        });
+        if let Some(minor) = minor {
+            instances.push(MigInstance {
+                name,
+                minor,
+                source,
+            });
+        }
+    };
+    let gpus = sysroot.list(CAPABILITIES, |name| numbered(name, "gpu"));
+    for gpu in gpus.items() {
+        let mig = format!("{CAPABILITIES}/{gpu}/mig");
+        for gi in sysroot.list(&mig, |name| numbered(name, "gi")).items() {
+            let dir = join(&mig, gi);
+            add(format!("{gpu}/{gi}"), &dir);
+            for ci in sysroot.list(&dir, |name| numbered(name, "ci")).items() {
+                add(format!("{gpu}/{gi}/{ci}"), &join(&dir, ci));
+            }
+        }
+    }
+    gpus.map(|_| instances)
 }
 
 /// A socket, where there is one.
@@ -756,22 +801,29 @@ fn fabric_manager(sysroot: &Sysroot, has_switch: bool) -> FabricManager {
 
 /// Its process: (1) its pid file, (2) the names of all processes.
 fn fabric_manager_process(sysroot: &Sysroot) -> Reading<u32> {
-    // The kernel keeps 15 characters of a process's name.
-    const COMM: &str = "nv-fabricmanage";
-    let runs = |pid: u32| {
-        sysroot
-            .text(&format!("/proc/{pid}/comm"))
-            .value()
-            .is_some_and(|comm| comm.trim() == COMM)
-    };
-    let file = sysroot.text("/run/nvidia-fabricmanager/nv-fabricmanager.pid");
+    const NAME: &str = "nv-fabricmanager";
+    const FILE: &str = "/run/nvidia-fabricmanager/nv-fabricmanager.pid";
+    let file = sysroot.text(FILE);
     if let Some(pid) = file
         .value()
         .and_then(|text| text.trim().parse().ok())
-        .filter(|pid| runs(*pid))
+        .filter(|pid| is_called(sysroot, *pid, NAME))
     {
-        return Reading::present(pid, "/run/nvidia-fabricmanager/nv-fabricmanager.pid");
+        return Reading::present(pid, FILE);
     }
+    process_called(sysroot, NAME)
+}
+
+/// Whether a process has this name, of which the kernel keeps 15 characters.
+fn is_called(sysroot: &Sysroot, pid: u32, name: &str) -> bool {
+    sysroot
+        .text(&format!("/proc/{pid}/comm"))
+        .value()
+        .is_some_and(|comm| name.get(..15).unwrap_or(name) == comm.trim())
+}
+
+/// The first process of this name.
+fn process_called(sysroot: &Sysroot, name: &str) -> Reading<u32> {
     match sysroot.list("/proc", |name| name.bytes().all(|b| b.is_ascii_digit())) {
         Reading::Present { value, .. } if value.is_empty() => {
             Reading::unreadable("/proc: no processes visible")
@@ -779,13 +831,32 @@ fn fabric_manager_process(sysroot: &Sysroot) -> Reading<u32> {
         Reading::Present { value, .. } => match value
             .iter()
             .filter_map(|name| name.parse().ok())
-            .find(|pid| runs(*pid))
+            .find(|pid| is_called(sysroot, *pid, name))
         {
             Some(pid) => Reading::present(pid, format!("/proc/{pid}/comm")),
             None => Reading::absent("/proc/*/comm"),
         },
         Reading::Absent { source } => Reading::unreadable(format!("{source}: absent")),
         Reading::Unreadable { reason } => Reading::unreadable(reason),
+    }
+}
+
+/// The Multi-Process Service: the folder that clients look into, and whether its daemon runs.
+fn mps(sysroot: &Sysroot, told: Option<String>) -> Mps {
+    const USUAL: &str = "/tmp/nvidia-mps";
+    let pipe_directory = match told {
+        Some(path) => Reading::present(path, "CUDA_MPS_PIPE_DIRECTORY"),
+        None => sysroot.lstat(USUAL).map(|_| USUAL.to_owned()),
+    };
+    let process = if pipe_directory.is_present() {
+        // The control daemon and its server have the same first 15 characters.
+        process_called(sysroot, "nvidia-cuda-mps-control")
+    } else {
+        Reading::unreadable("not looked for: no folder of MPS here")
+    };
+    Mps {
+        pipe_directory,
+        process,
     }
 }
 

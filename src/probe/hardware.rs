@@ -6,9 +6,10 @@
 
 use crate::facts::{HardwareFacts, PciDevice, Reading, VENDOR_AMD, VENDOR_INTEL, VENDOR_NVIDIA};
 use crate::read::proc;
-use crate::sysroot::{Sysroot, file_name, join};
+use crate::sysroot::{Sysroot, file_name, join, parent};
 
 const DEVICES: &str = "/sys/bus/pci/devices";
+const LISTED: &str = "/proc/driver/nvidia/gpus";
 const SWITCHES: &str = "/proc/driver/nvidia-nvswitch/devices";
 
 /// PCI devices of GPU vendors: (1) `/sys/bus/pci/devices`, (2) the `NVSwitches` that the driver lists.
@@ -23,6 +24,28 @@ pub(super) fn probe(sysroot: &Sysroot) -> HardwareFacts {
         pci,
         nvswitch_driver: sysroot.list(SWITCHES, |_| true),
     }
+}
+
+/// GPUs that the nvidia driver lists, in the order of their addresses.
+pub(super) fn listed_by_driver(sysroot: &Sysroot) -> Vec<String> {
+    let mut addresses = sysroot.list(LISTED, |_| true).items().to_vec();
+    addresses.sort_unstable();
+    addresses
+}
+
+/// Whether a device sleeps. Reading this does not wake it.
+pub(super) fn sleeps(sysroot: &Sysroot, address: &str) -> bool {
+    let status = sysroot.text(&join(&join(DEVICES, address), "power/runtime_status"));
+    matches!(
+        status.value().map(|status| status.trim()),
+        Some("suspended" | "suspending")
+    )
+}
+
+/// Whether every GPU that the driver lists sleeps. A call that initialises GPUs would wake them then, only to look.
+pub(super) fn all_asleep(sysroot: &Sysroot) -> bool {
+    let listed = listed_by_driver(sysroot);
+    !listed.is_empty() && listed.iter().all(|address| sleeps(sysroot, address))
 }
 
 /// One function, where it is one of interest: a display, a processing accelerator (class 12) or an `NVSwitch`.
@@ -90,6 +113,11 @@ fn device(sysroot: &Sysroot, address: &str) -> Option<PciDevice> {
             Reading::unreadable(asleep())
         },
         link_width_max: width("max_link_width"),
+        slot_width_max: if awake {
+            slot_width(sysroot, &dir)
+        } else {
+            Reading::unreadable(asleep())
+        },
         bar_bytes: sysroot
             .text(&join(&dir, "resource"))
             .map(|text| proc::bar_sizes(&text)),
@@ -104,6 +132,23 @@ fn device(sysroot: &Sysroot, address: &str) -> Option<PciDevice> {
         },
         numa_node: text("numa_node").and_then("no number", |text| text.parse().ok()),
     })
+}
+
+/// Lanes of the port above a device: the folder above the one that the device's link leads to.
+fn slot_width(sysroot: &Sysroot, dir: &str) -> Reading<u32> {
+    let port = match sysroot.real_path(dir) {
+        Reading::Present { value, .. } => parent(&value).to_owned(),
+        Reading::Absent { source } => return Reading::absent(source),
+        Reading::Unreadable { reason } => return Reading::unreadable(reason),
+    };
+    // `0000:40:01.1`, and not `pci0000:40`, which is no device.
+    let is_device = file_name(&port).split([':', '.']).count() == 4;
+    if !is_device {
+        return Reading::absent(port);
+    }
+    sysroot
+        .text(&join(&port, "max_link_width"))
+        .and_then("no number", |text| text.trim().parse().ok())
 }
 
 /// Whether a configuration space of at least 16 bytes is all ones. Without root the kernel hands out 64 bytes.

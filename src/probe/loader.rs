@@ -5,6 +5,9 @@
 //! itself; what a process opens by name, as every CUDA program opens `libcuda.so.1`, follows this order.
 //! A file of another architecture is skipped, as the loader does; a file that is too short is not: the loader stops there.
 
+use std::cell::{OnceCell, RefCell};
+use std::collections::BTreeMap;
+
 use crate::facts::{FileKind, ReachedBy, Reading};
 use crate::read::elf::{self, Elf, Shape};
 use crate::read::ldcache;
@@ -12,6 +15,10 @@ use crate::sysroot::{Kind, Sysroot, file_name, join, parent};
 
 /// The most of a cache file that is read, in bytes; real ones have 50 to 500 kB.
 const CACHE_CAP: usize = 16 << 20;
+
+/// What every file that is looked for begins with. A folder such as `/usr/lib/x86_64-linux-gnu` has thousands of names, and
+/// listing it is most of what a bare host costs: so it is listed once, and these names are kept.
+const PREFIXES: [&str; 3] = ["libcuda.so", "libcudart", "libnvidia-ml.so"];
 
 /// The search of one consumer.
 #[derive(Debug)]
@@ -23,6 +30,10 @@ pub(super) struct Loader<'a> {
     cache: Reading<Vec<u8>>,
     /// `x86_64` or `aarch64`: the machine's, by its loader.
     arch: String,
+    /// Names in folders that were listed already.
+    listed: RefCell<BTreeMap<String, Vec<String>>>,
+    /// Where copies lie that nothing was found for.
+    places: OnceCell<Vec<(String, ReachedBy)>>,
 }
 
 /// A file that was found for a name.
@@ -85,6 +96,8 @@ impl<'a> Loader<'a> {
             library_path,
             cache: sysroot.bytes("/etc/ld.so.cache", CACHE_CAP),
             arch,
+            listed: RefCell::default(),
+            places: OnceCell::new(),
         }
     }
 
@@ -171,12 +184,16 @@ impl<'a> Loader<'a> {
             .collect()
     }
 
-    /// Files whose name begins with `prefix` in a folder.
-    pub(super) fn files_in(&self, dir: &str, prefix: &str, by: &ReachedBy) -> Vec<Found> {
-        let names = self.sysroot.list(dir, |name| name.starts_with(prefix));
+    /// Files whose name begins with `prefix`, one of [`PREFIXES`] or longer, in a folder.
+    fn files_in(&self, dir: &str, prefix: &str, by: &ReachedBy) -> Vec<Found> {
+        let mut listed = self.listed.borrow_mut();
+        let names = listed.entry(dir.to_owned()).or_insert_with(|| {
+            let wanted = |name: &str| PREFIXES.iter().any(|prefix| name.starts_with(prefix));
+            self.sysroot.list(dir, wanted).items().to_vec()
+        });
         names
-            .items()
             .iter()
+            .filter(|name| name.starts_with(prefix))
             .map(|name| Found {
                 path: join(dir, name),
                 by: by.clone(),
@@ -186,30 +203,39 @@ impl<'a> Loader<'a> {
 
     /// Every other copy: beside those that were found, in the default folders and in the known places.
     pub(super) fn elsewhere(&self, prefix: &str, reached: &[Found]) -> Vec<Found> {
-        let mut dirs: Vec<(String, ReachedBy)> = Vec::new();
-        let mut add = |dir: String, by: ReachedBy| {
+        let mut dirs: Vec<(&str, &ReachedBy)> = Vec::new();
+        let beside = reached
+            .iter()
+            .map(|found| (parent(&found.path), &ReachedBy::KnownPlace));
+        let places = self.places.get_or_init(|| self.known_places());
+        for (dir, by) in beside.chain(places.iter().map(|(dir, by)| (dir.as_str(), by))) {
             if !dirs.iter().any(|(d, _)| *d == dir) {
                 dirs.push((dir, by));
             }
-        };
-        for found in reached {
-            add(parent(&found.path).to_owned(), ReachedBy::KnownPlace);
         }
+        dirs.into_iter()
+            .flat_map(|(dir, by)| self.files_in(dir, prefix, by))
+            .collect()
+    }
+
+    /// The default folders, the known places, and what toolkits have.
+    fn known_places(&self) -> Vec<(String, ReachedBy)> {
+        let mut places = Vec::new();
         for dir in self.default_folders() {
             // /lib is a link to /usr/lib on merged systems: one listing is enough.
             if let Some(real) = self.sysroot.real_path(&dir).value() {
-                add(real.clone(), ReachedBy::KnownPlace);
+                places.push((real.clone(), ReachedBy::KnownPlace));
             }
         }
         for dir in KNOWN_PLACES {
-            add((*dir).to_owned(), ReachedBy::KnownPlace);
+            places.push(((*dir).to_owned(), ReachedBy::KnownPlace));
         }
         for store in self
             .sysroot
             .list("/usr/lib/wsl/drivers", |name| name.starts_with("nv"))
             .items()
         {
-            add(join("/usr/lib/wsl/drivers", store), ReachedBy::KnownPlace);
+            places.push((join("/usr/lib/wsl/drivers", store), ReachedBy::KnownPlace));
         }
         for toolkit in toolkit_folders(self.sysroot) {
             for sub in [
@@ -219,12 +245,10 @@ impl<'a> Loader<'a> {
                 "lib64",
                 "targets/x86_64-linux/lib/stubs",
             ] {
-                add(join(&toolkit, sub), ReachedBy::Toolkit(toolkit.clone()));
+                places.push((join(&toolkit, sub), ReachedBy::Toolkit(toolkit.clone())));
             }
         }
-        dirs.iter()
-            .flat_map(|(dir, by)| self.files_in(dir, prefix, by))
-            .collect()
+        places
     }
 
     /// The glibc-hwcaps folders that this processor may use; which of them is not asked, since none of NVIDIA's

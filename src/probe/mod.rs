@@ -8,6 +8,7 @@ mod ask;
 mod consumer;
 mod driver;
 mod environment;
+pub mod gpus;
 mod hardware;
 mod loader;
 pub mod resolve;
@@ -22,6 +23,9 @@ use std::time::Duration;
 use crate::facts::{Calls, Facts, Reading, SCHEMA, Scope};
 use crate::redact::{self, Secrets};
 use crate::sysroot::Sysroot;
+
+/// PATH where nobody set one.
+const DEFAULT_PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
 
 /// What is to be looked at, and how. The caller reads its own environment; probes take it as data.
 #[derive(Debug)]
@@ -58,7 +62,11 @@ pub struct Request {
 pub fn take(request: &Request) -> Facts {
     let sysroot = &request.sysroot;
     let mut problems = Vec::new();
-    let env = request.environment.clone().unwrap_or_default();
+    // Another root has no caller: what its own login would have counts, and that is the default PATH alone.
+    let env = request
+        .environment
+        .clone()
+        .unwrap_or_else(|| BTreeMap::from([("PATH".to_owned(), DEFAULT_PATH.to_owned())]));
 
     let mut facts = Facts {
         schema: SCHEMA.to_owned(),
@@ -102,8 +110,14 @@ pub fn take(request: &Request) -> Facts {
 
     let calls = if request.load_nothing || !sysroot.is_live() {
         Calls::Forbidden
-    } else if request.init_always || driver::seems_loaded(sysroot, &facts.driver) {
+    } else if request.init_always {
         Calls::Made
+    } else if driver::seems_loaded(sysroot, &facts.driver) {
+        if hardware::all_asleep(sysroot) {
+            Calls::Asleep
+        } else {
+            Calls::Made
+        }
     } else {
         Calls::NoDriver
     };
@@ -133,10 +147,16 @@ pub fn take(request: &Request) -> Facts {
     facts.problems = problems;
 
     if request.redact {
-        redact::facts(secrets(sysroot, &env), facts)
+        redacted(request, facts)
     } else {
         facts
     }
+}
+
+/// The facts without what is private on the machine that was looked at.
+pub fn redacted(request: &Request, facts: Facts) -> Facts {
+    let env = request.environment.clone().unwrap_or_default();
+    redact::facts(secrets(&request.sysroot, &env), facts)
 }
 
 /// Runs one question; a panic in it is a bug, becomes a problem, and leaves its facts unreadable.

@@ -1,7 +1,9 @@
 //! What the driver sits on: kernel, distribution, firmware security, libc, users, and the kind of world this is.
 
+use crate::error::plain_io;
 use crate::facts::{Container, DriverFacts, Libc, Package, Reading, SystemFacts, Tegra, User};
 use crate::probe::Request;
+use crate::probe::consumer::has_extension;
 use crate::read::{elf, proc};
 use crate::sysroot::{Sysroot, join};
 use crate::version::Version;
@@ -12,8 +14,8 @@ const SECURE_BOOT: &str =
 const MOK_STATE: &str =
     "/sys/firmware/efi/efivars/MokSBStateRT-605dab50-e046-4300-abb6-3dd810dd8b23";
 const MOK_LIST: &str = "/sys/firmware/efi/efivars/MokListRT-605dab50-e046-4300-abb6-3dd810dd8b23";
-/// A package database may be several megabytes; more than this is not one.
-const DPKG_CAP: usize = 64 << 20;
+/// dpkg's list of packages.
+const DPKG_STATUS: &str = "/var/lib/dpkg/status";
 /// /etc/group of a large site.
 const GROUP_CAP: usize = 1 << 20;
 /// mountinfo of a container host may be long.
@@ -41,7 +43,7 @@ pub(super) fn probe(sysroot: &Sysroot, request: &Request, driver: &DriverFacts) 
         other => other,
     };
     let user = match &request.user {
-        Some(user) => Reading::present(user.clone(), "geteuid"),
+        Some(user) => Reading::present(user.clone(), "geteuid, getgroups"),
         None => Reading::unreadable("not recorded: another root is read"),
     };
     let wsl = match &kernel_release {
@@ -83,10 +85,14 @@ pub(super) fn probe(sysroot: &Sysroot, request: &Request, driver: &DriverFacts) 
         tegra: tegra(sysroot),
         container: container(sysroot, request),
         group_names: group_names(sysroot, user.value(), driver),
+        limits: sysroot
+            .text_up_to("/proc/self/limits", 1 << 14)
+            .and_then("no limits in it", |text| proc::limits(&text)),
         packages: packages(sysroot),
         kernel_release,
         wsl,
         user,
+        unit: unit(sysroot),
     }
 }
 
@@ -354,6 +360,33 @@ fn is_injected(target: &str) -> bool {
         || target.ends_with("/nvidia-smi")
 }
 
+/// The systemd unit of this process: the innermost `.service` or `.scope` of its cgroup path.
+fn unit(sysroot: &Sysroot) -> Reading<String> {
+    const CGROUP: &str = "/proc/self/cgroup";
+    match sysroot.text_up_to(CGROUP, 1 << 16) {
+        Reading::Present { value, .. } => {
+            let parts = value.lines().flat_map(|line| line.rsplit('/'));
+            let is_unit =
+                |part: &&str| has_extension(part, "service") || has_extension(part, "scope");
+            match parts.into_iter().find(is_unit) {
+                // The instance of a template may be a user's name or a container's id: `app@anna.service`.
+                Some(name) => Reading::present(without_instance(name), CGROUP),
+                None => Reading::absent(CGROUP),
+            }
+        }
+        Reading::Absent { source } => Reading::absent(source),
+        Reading::Unreadable { reason } => Reading::unreadable(reason),
+    }
+}
+
+/// A unit's name without its instance: `app@.service`.
+fn without_instance(name: &str) -> String {
+    match (name.split_once('@'), name.rsplit_once('.')) {
+        (Some((template, _)), Some((_, kind))) => format!("{template}@.{kind}"),
+        _ => name.to_owned(),
+    }
+}
+
 /// Names of the groups that matter.
 fn group_names(
     sysroot: &Sysroot,
@@ -377,9 +410,17 @@ fn group_names(
 /// Packages that speak of NVIDIA: (1) dpkg's status file, (2) the folder names of pacman's database. The RPM database
 /// is a binary one and is not read.
 fn packages(sysroot: &Sysroot) -> Reading<Vec<Package>> {
-    match sysroot.bytes("/var/lib/dpkg/status", DPKG_CAP) {
+    match sysroot.file(DPKG_STATUS) {
         Reading::Absent { .. } => {}
-        other => return other.map(|bytes| proc::dpkg_packages(&bytes)),
+        Reading::Unreadable { reason } => return Reading::unreadable(reason),
+        Reading::Present { value: file, .. } => {
+            return match proc::dpkg_packages(&file) {
+                Ok(packages) => Reading::present(packages, DPKG_STATUS),
+                Err(e) => {
+                    Reading::unreadable(format!("{DPKG_STATUS}: {}", plain_io(&e.to_string())))
+                }
+            };
+        }
     }
     sysroot
         .list("/var/lib/pacman/local", |name| {

@@ -85,6 +85,30 @@ pub fn kmsg_record(text: &str) -> Option<&str> {
     (priority >> 3 == 0).then(|| message.lines().next().unwrap_or_default())
 }
 
+/// An Xid: an error that the driver tells of one GPU.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Xid {
+    /// The GPU's PCI address as /sys writes it: `0000:0b:00.0`.
+    pub address: String,
+    /// 79: fallen off the bus.
+    pub code: u32,
+}
+
+/// The Xid of a message such as `NVRM: Xid (PCI:0000:0b:00): 79, pid=...`; that of a switch (`SXid`) is none.
+pub fn xid(message: &str) -> Option<Xid> {
+    let (place, rest) = message.split_once("NVRM: Xid (")?.1.split_once("): ")?;
+    // Old drivers write the address alone; with MIG the instance follows it: `PCI:0000:41:00 GPU-I:02`.
+    let place = place.split_whitespace().next()?;
+    let address = place.strip_prefix("PCI:").unwrap_or(place);
+    let digits = rest
+        .find(|c: char| !c.is_ascii_digit())
+        .map_or(rest, |end| rest.get(..end).unwrap_or_default());
+    Some(Xid {
+        address: format!("{}.0", address.to_ascii_lowercase()),
+        code: digits.parse().ok()?,
+    })
+}
+
 /// A line without urgency, time, host and process id. A program's name stays before its message; `kernel` does not.
 fn message(line: &str) -> String {
     let line = without_urgency(line.trim_end());

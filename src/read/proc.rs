@@ -8,9 +8,9 @@ use std::collections::BTreeMap;
 pub use super::etc::{
     cuda_toolkit_version, group_names, modprobe_lines, modules_dep, os_release, tegra_release,
 };
-pub use super::kernel_log::{kernel_log, kmsg_record};
+pub use super::kernel_log::{Xid, kernel_log, kmsg_record, xid};
 pub use super::packages::{dpkg_packages, pacman_dir_name};
-use crate::facts::{CharMajor, DriverGpu, Flavour, LoadedModule, ProcVersion, User};
+use crate::facts::{CharMajor, DriverGpu, Flavour, Limits, LoadedModule, ProcVersion, User};
 use crate::version::Version;
 
 /// The most text of a small file that is kept as it is: 4 KiB.
@@ -128,6 +128,22 @@ pub fn char_devices(text: &str) -> Vec<CharMajor> {
         .take_while(|line| !line.ends_with("devices:"))
         .filter_map(line)
         .collect()
+}
+
+/// `/proc/self/limits`: the soft limits of address space and locked memory. `None` where neither line is there.
+pub fn limits(text: &str) -> Option<Limits> {
+    // `Max locked memory         8388608              8388608              bytes`
+    let soft = |name: &str| {
+        let line = text.lines().find_map(|line| line.strip_prefix(name))?;
+        match line.split_whitespace().next()? {
+            "unlimited" => Some(None),
+            number => number.parse().ok().map(Some),
+        }
+    };
+    Some(Limits {
+        address_space_bytes: soft("Max address space")?,
+        locked_bytes: soft("Max locked memory")?,
+    })
 }
 
 /// The kernel parameters of `/proc/cmdline` that bear on GPUs. Of a parameter whose value holds a path, which could

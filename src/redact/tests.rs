@@ -74,6 +74,8 @@ fn uuids_get_names() {
             "GPU-0 GPU-1 GPU-12 MIG-3",
             "GPU-????????-????-????-????-????????????",
             "libcudart-9f8e7d6c.so.12",
+            "SecureBoot-8be4df61-93ca-11d2-aa0d-00e098032b8c",
+            "MokListRT-605dab50-e046-4300-abb6-3dd810dd8b23",
             "/nix/store/0a1b2c3d4e5f60718293a4b5c6d7e8f9-cudatoolkit",
             "file.whl#md5=0a1b2c3d4e5f60718293a4b5c6d7e8f9",
             "MIG 1g.10gb",

@@ -7,11 +7,13 @@ use super::Report;
 use crate::diagnosis::{LayerState, Verdict};
 use crate::facts::{Consumer, ConsumerKind, Facts};
 use crate::finding::Finding;
+use crate::matrix::{Matrix, Overlay};
 
 /// The schema of a report.
 pub const SCHEMA: &str = "gpudoctor.report/1";
 
 #[derive(Serialize, JsonSchema)]
+#[schemars(title = "gpudoctor.report/1")]
 struct Document<'a> {
     schema: &'static str,
     version: &'a str,
@@ -27,10 +29,20 @@ struct Document<'a> {
     facts: &'a Facts,
 }
 
+/// Which knowledge was used: the same in every document.
 #[derive(Serialize, JsonSchema)]
-struct MatrixOf<'a> {
+pub(super) struct MatrixOf<'a> {
     as_of: &'a str,
-    overlays: &'a [()],
+    overlays: &'a [Overlay],
+}
+
+impl<'a> From<&'a Matrix> for MatrixOf<'a> {
+    fn from(matrix: &'a Matrix) -> Self {
+        Self {
+            as_of: matrix.as_of(),
+            overlays: matrix.overlays(),
+        }
+    }
 }
 
 #[derive(Serialize, JsonSchema)]
@@ -57,10 +69,7 @@ pub fn render(report: &Report<'_>) -> serde_json::Result<String> {
     let document = Document {
         schema: SCHEMA,
         version: env!("CARGO_PKG_VERSION"),
-        matrix: MatrixOf {
-            as_of: report.matrix.as_of(),
-            overlays: &[],
-        },
+        matrix: report.matrix.into(),
         taken_at: &report.facts.taken_at,
         examined: (&report.facts.consumer).into(),
         verdict: &report.diagnosis.verdict,

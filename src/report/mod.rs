@@ -3,9 +3,11 @@
 //! Strings from the host are hostile, and each format shows what its reader would act on (see [`escape`]).
 
 pub mod escape;
+pub mod gpus;
 pub mod inspection;
 pub mod json;
 pub mod markdown;
+pub mod matrix;
 pub mod text;
 
 use crate::diagnosis::Diagnosis;

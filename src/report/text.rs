@@ -8,9 +8,11 @@ use owo_colors::{OwoColorize as _, Style};
 
 use super::Report;
 use super::escape::terminal;
-use crate::diagnosis::Status;
-use crate::facts::{Calls, Layer};
-use crate::finding::{Finding, Fix, Severity};
+use crate::diagnosis::{LayerState, NOT_EXAMINED, Status};
+use crate::facts::Calls;
+use crate::finding::{Evidence, Finding, Fix, Severity};
+use crate::matrix::Matrix;
+use crate::sysroot::file_name;
 
 /// How a text report is laid out.
 #[derive(Clone, Copy, Debug)]
@@ -23,6 +25,8 @@ pub struct Options {
     pub verbose: bool,
     /// Only what is wrong.
     pub quiet: bool,
+    /// Whether the answer is wrapped like the rest, for somebody at a terminal. In a log it stays one line.
+    pub wrap_answer: bool,
 }
 
 impl Default for Options {
@@ -32,12 +36,17 @@ impl Default for Options {
             color: false,
             verbose: false,
             quiet: false,
+            wrap_answer: false,
         }
     }
 }
 
 /// Pieces of evidence shown without `-v`.
 const EVIDENCE_SHOWN: usize = 8;
+/// Characters of a value shown without `-v`: a line of a log, a search path.
+const VALUE_SHOWN: usize = 300;
+/// Columns before what is said of a layer: "  affected application ".
+const STACK_INDENT: usize = 24;
 
 /// The report.
 pub fn render(report: &Report<'_>, options: Options) -> String {
@@ -60,9 +69,15 @@ pub fn render(report: &Report<'_>, options: Options) -> String {
     }
     if !options.quiet {
         out.examined(report);
+    }
+    out.overlays(report);
+    if !options.quiet {
         out.stack(report);
     }
     out.details(report);
+    if !options.quiet {
+        out.ignored(report);
+    }
     out.text
 }
 
@@ -82,22 +97,15 @@ impl Writer {
 
     /// Wraps a paragraph: the first line after `first`, the others after `rest`.
     fn paragraph(&mut self, first: &str, rest: &str, text: &str) {
-        let options = textwrap::Options::new(self.options.width)
-            .initial_indent(first)
-            .subsequent_indent(rest)
-            .word_separator(textwrap::WordSeparator::AsciiSpace)
-            .word_splitter(textwrap::WordSplitter::NoHyphenation)
-            .break_words(false);
-        for line in textwrap::wrap(&terminal(text), options) {
-            let _ = writeln!(self.text, "{}", line.trim_end());
-        }
+        self.text
+            .push_str(&wrapped(self.options.width, first, rest, text));
     }
 
     fn blank(&mut self) {
         self.text.push('\n');
     }
 
-    /// The first line. It is not wrapped, so that a log has it in one piece.
+    /// The first line.
     fn answer(&mut self, report: &Report<'_>) {
         let verdict = &report.diagnosis.verdict;
         let (label, style) = match (verdict.status, verdict.layer) {
@@ -106,9 +114,7 @@ impl Writer {
                 (format!("warning: {layer}: "), Style::new().yellow().bold())
             }
             (Status::Unknown, _) => ("could not tell: ".to_owned(), Style::new().yellow().bold()),
-            _ if verdict.summary.starts_with("no GPU here") => {
-                (String::new(), Style::new().green().bold())
-            }
+            _ if verdict.summary.starts_with("no ") => (String::new(), Style::new().green().bold()),
             _ => ("ok: ".to_owned(), Style::new().green().bold()),
         };
         // The layer's name stands before the colon: "driver: 535.104.05 is too old", not "driver: driver 535.104.05".
@@ -122,36 +128,54 @@ impl Writer {
             1 => " (and 1 more independent fault)".to_owned(),
             n => format!(" (and {n} more independent faults)"),
         };
-        let label = self.paint(&label, style);
-        let _ = writeln!(self.text, "{label}{}{others}", terminal(summary));
+        let text = format!("{summary}{others}");
+        if self.options.wrap_answer {
+            // Wrapped with the label as it is read, without what colours it.
+            let lines = wrap(&text, self.options.width, &label, "  ");
+            for (index, line) in lines.iter().enumerate() {
+                let indent = if index == 0 {
+                    self.paint(&label, style)
+                } else {
+                    "  ".to_owned()
+                };
+                let _ = writeln!(self.text, "{indent}{line}");
+            }
+        } else {
+            let label = self.paint(&label, style);
+            let _ = writeln!(self.text, "{label}{}", terminal(&text));
+        }
     }
 
     fn fixes(&mut self, finding: &Finding) {
         for (index, fix) in finding.fixes.iter().enumerate() {
             self.blank();
-            self.fix(if index == 0 { "fix: " } else { "or:  " }, fix);
+            self.fix("", index, fix);
         }
     }
 
-    fn fix(&mut self, label: &str, fix: &Fix) {
-        let cost = if fix.cost.is_empty() {
-            String::new()
-        } else {
-            format!(" [{}]", fix.cost)
-        };
+    /// One way to mend it, the best with another label than the others.
+    fn fix(&mut self, indent: &str, index: usize, fix: &Fix) {
+        let label = if index == 0 { "fix: " } else { "or:  " };
+        let rest = format!("{indent}     ");
         let summary = fix.summary.strip_prefix("or ").unwrap_or(&fix.summary);
-        self.paragraph(label, "     ", &format!("{summary}{cost}"));
+        self.paragraph(&format!("{indent}{label}"), &rest, summary);
         for command in &fix.commands {
             // A command is never wrapped: it is there to be copied.
-            let line = format!("       {}", terminal(command));
+            let line = format!("{rest}  {}", terminal(command));
             let line = self.paint(&line, Style::new().bold());
             let _ = writeln!(self.text, "{line}");
         }
-        if let Some(why) = &fix.why_second {
-            self.paragraph("     second best: ", "     ", why);
-        }
-        if let Some(how) = &fix.verify {
-            self.paragraph("     then check: ", "     ", how);
+        for (what, text) in [
+            (
+                "needs: ",
+                Some(fix.cost.as_str()).filter(|cost| !cost.is_empty()),
+            ),
+            ("second best: ", fix.why_second.as_deref()),
+            ("then check: ", fix.verify.as_deref()),
+        ] {
+            if let Some(text) = text {
+                self.paragraph(&format!("{rest}{what}"), &rest, text);
+            }
         }
     }
 
@@ -160,14 +184,14 @@ impl Writer {
         self.blank();
         self.paragraph(
             "examined: ",
-            "     ",
+            "          ",
             &format!("{} ({})", consumer.what, consumer.why),
         );
         for other in &consumer.also_found {
             let prefix = other.split(" (").next().unwrap_or(other);
             self.paragraph(
                 "also found: ",
-                "     ",
+                "            ",
                 &format!(
                     "{other}: gpudoctor --python-env {}",
                     crate::finding::shell_quote(prefix)
@@ -183,70 +207,119 @@ impl Writer {
         }
     }
 
+    /// Rows that are not gpudoctor's own decide with: whoever reads the report has to know.
+    fn overlays(&mut self, report: &Report<'_>) {
+        for line in overlay_lines(report.matrix) {
+            self.paragraph("matrix: ", "     ", &line);
+        }
+    }
+
     fn stack(&mut self, report: &Report<'_>) {
         self.blank();
-        for state in &report.diagnosis.layers {
-            let (word, style) = match state.status {
-                Status::Ok => ("ok", Style::new().green()),
-                Status::Fault => ("FAULT", Style::new().red().bold()),
-                Status::Warning => ("warning", Style::new().yellow()),
-                Status::Absent => ("-", Style::new().dimmed()),
-                Status::Unknown => ("?", Style::new().yellow()),
-            };
-            let word = self.paint(&format!("{word:<8}"), style);
-            let text = match &state.reason {
-                Some(reason)
-                    if state.status == Status::Unknown && state.summary != "not examined" =>
-                {
-                    format!("{} (could not tell: {reason})", state.summary)
-                }
-                _ => state.summary.clone(),
-            };
-            let first = format!("  {word}{:<12} ", state.layer);
-            // The label's width without what colours it.
-            let indent = " ".repeat(23);
-            let wrapped = textwrap::wrap(
-                &terminal(&text),
-                textwrap::Options::new(self.options.width.saturating_sub(23).max(20))
-                    .word_separator(textwrap::WordSeparator::AsciiSpace)
-                    .word_splitter(textwrap::WordSplitter::NoHyphenation)
-                    .break_words(false),
-            )
+        let (examined, not_examined): (Vec<_>, Vec<_>) = report
+            .diagnosis
+            .layers
             .iter()
-            .map(ToString::to_string)
-            .collect::<Vec<_>>();
-            let _ = writeln!(
-                self.text,
-                "{}",
-                format!("{first}{}", wrapped.first().map_or("", String::as_str)).trim_end()
-            );
-            for line in wrapped.iter().skip(1) {
-                let _ = writeln!(self.text, "{indent}{line}");
-            }
+            .partition(|state| !NOT_EXAMINED.contains(&state.layer));
+        for state in examined {
+            self.layer(report, state);
         }
-        if report.facts.scope.calls == Calls::Forbidden {
+        if !not_examined.is_empty() {
+            let names: Vec<&str> = not_examined.iter().map(|s| s.layer.id()).collect();
             self.paragraph(
-                "  ",
-                "  ",
-                "no vendor library was called (--static, --root)",
+                "  not examined by this version: ",
+                "    ",
+                &names.join(", "),
             );
         }
-        if self.options.verbose {
-            for reason in &report.diagnosis.not_seen {
-                self.paragraph("  not seen: ", "      ", reason);
+        let limit = match report.facts.scope.calls {
+            Calls::Forbidden => {
+                Some("told from files alone: no vendor library was called (--static or --root)")
             }
+            Calls::Asleep => Some(
+                "told from files alone: the GPU sleeps, and starting CUDA would wake it (--probe does)",
+            ),
+            Calls::Made | Calls::NoDriver => None,
+        };
+        if let Some(limit) = limit {
+            self.paragraph("  ", "    ", limit);
+        }
+        let not_seen = &report.diagnosis.not_seen;
+        if self.options.verbose {
+            for reason in not_seen {
+                self.paragraph("  not seen: ", "            ", reason);
+            }
+        } else if !not_seen.is_empty() {
+            let things = if not_seen.len() == 1 {
+                "1 thing".to_owned()
+            } else {
+                format!("{} things", not_seen.len())
+            };
+            self.paragraph("  not seen: ", "    ", &format!("{things}, listed with -v"));
+        }
+    }
+
+    /// One layer: its state, its name, what is there.
+    fn layer(&mut self, report: &Report<'_>, state: &LayerState) {
+        let (word, style) = match state.status {
+            // What follows from a fault elsewhere is not a fault of its own, and not well either.
+            Status::Ok | Status::Absent | Status::Fault if only_suffers(report, state) => {
+                ("affected", Style::new().yellow())
+            }
+            Status::Ok => ("ok", Style::new().green()),
+            Status::Fault => ("FAULT", Style::new().red().bold()),
+            Status::Warning => ("warning", Style::new().yellow()),
+            Status::Absent => ("-", Style::new().dimmed()),
+            Status::Unknown => ("?", Style::new().yellow()),
+        };
+        let word = self.paint(&format!("{word:<8}"), style);
+        let summary = brief(&state.summary, self.options.verbose);
+        let text = match &state.reason {
+            Some(reason) if state.status == Status::Unknown => {
+                format!("{summary} (could not tell: {reason})")
+            }
+            _ => summary,
+        };
+        let indent = " ".repeat(STACK_INDENT);
+        for (index, line) in wrap(&text, self.options.width, &indent, &indent)
+            .iter()
+            .enumerate()
+        {
+            let line = if index == 0 {
+                format!("  {word} {:<12} {line}", state.layer)
+            } else {
+                format!("{indent}{line}")
+            };
+            let _ = writeln!(self.text, "{}", line.trim_end());
+        }
+    }
+
+    /// Each root cause with what it explains, then the notes.
+    /// What was found and does not count, since the caller said so.
+    fn ignored(&mut self, report: &Report<'_>) {
+        for finding in &report.diagnosis.ignored {
+            self.blank();
+            self.paragraph(
+                "ignored on request: ",
+                "    ",
+                &format!("{} [{}]", finding.title, finding.key),
+            );
         }
     }
 
     fn details(&mut self, report: &Report<'_>) {
         let findings = &report.diagnosis.findings;
         for finding in findings {
-            let is_root = report.diagnosis.verdict.key.as_ref() == Some(&finding.key);
-            if finding.severity == Severity::Note
-                && (self.options.quiet || !self.options.verbose && finding.caused_by.is_some())
-            {
+            let follows = finding.caused_by.is_some();
+            let skipped = if finding.severity == Severity::Note {
+                self.options.quiet || follows && !self.options.verbose
+            } else {
+                follows && !self.options.verbose
+            };
+            if skipped {
                 continue;
             }
+            let is_root = report.diagnosis.verdict.key.as_ref() == Some(&finding.key);
             self.blank();
             self.finding(finding, findings, is_root);
         }
@@ -261,20 +334,20 @@ impl Writer {
         let seen = if finding.complaining_layer == finding.layer {
             String::new()
         } else {
-            format!(
-                ", seen as trouble in the {} layer",
-                finding.complaining_layer
-            )
+            format!(", seen in {}", finding.complaining_layer)
         };
         let head = format!(
-            "{} in {}: {}{seen}",
+            "{} in {}{seen}: {}",
             finding.severity.id(),
-            layer_word(finding.layer),
+            finding.layer,
             finding.id
         );
         let head = self.paint(&head, style);
         let _ = writeln!(self.text, "{head}");
-        self.paragraph("  ", "  ", &finding.title);
+        // The title of the root is the report's first line.
+        if !is_root {
+            self.paragraph("  ", "  ", &finding.title);
+        }
         if let Some(cause) = finding
             .caused_by
             .as_ref()
@@ -282,50 +355,205 @@ impl Writer {
         {
             self.paragraph(
                 "  follows from: ",
-                "      ",
+                "    ",
                 &format!("{} ({})", cause.id, cause.layer),
             );
         }
-        let brief = finding.caused_by.is_some() || finding.severity == Severity::Note;
-        if !finding.detail.is_empty() && (!brief || self.options.verbose) {
-            self.paragraph("  ", "  ", &finding.detail);
-        }
-        if !brief || self.options.verbose {
-            let shown = if self.options.verbose {
-                usize::MAX
-            } else {
-                EVIDENCE_SHOWN
-            };
-            for evidence in finding.evidence.iter().take(shown) {
-                self.paragraph(
-                    "    - ",
-                    "      ",
-                    &format!(
-                        "{}: {} [{}]",
-                        evidence.what, evidence.value, evidence.source
-                    ),
-                );
+        let full = finding.caused_by.is_none() && finding.severity > Severity::Note;
+        if full || self.options.verbose {
+            if !finding.detail.is_empty() {
+                self.paragraph("  ", "  ", &finding.detail);
             }
-            if finding.evidence.len() > shown {
-                let _ = writeln!(
-                    self.text,
-                    "    - {} more with -v",
-                    finding.evidence.len() - shown
-                );
-            }
+            self.all_evidence(finding);
         }
-        if !is_root && !brief {
+        if !self.options.verbose {
+            self.consequences(finding, all);
+        }
+        if !is_root && full {
             for (index, fix) in finding.fixes.iter().enumerate() {
-                self.fix(if index == 0 { "fix: " } else { "or:  " }, fix);
+                self.fix("  ", index, fix);
             }
         }
-        if !brief || self.options.verbose {
+        if full || self.options.verbose {
             let _ = writeln!(self.text, "  more: gpudoctor explain {}", finding.id);
+        }
+    }
+
+    /// What follows from a finding, one line each.
+    fn consequences(&mut self, finding: &Finding, all: &[Finding]) {
+        let mut keys = vec![finding.key.as_str()];
+        // Followers stand after what they follow from, so that one pass finds those of followers too.
+        for follower in all {
+            let Some(cause) = follower.caused_by.as_deref() else {
+                continue;
+            };
+            if keys.contains(&cause) && follower.severity > Severity::Note {
+                keys.push(&follower.key);
+                self.paragraph(
+                    "  hence: ",
+                    "         ",
+                    &format!("{} [{}]", follower.title, follower.id),
+                );
+            }
+        }
+    }
+
+    fn all_evidence(&mut self, finding: &Finding) {
+        let shown = if self.options.verbose {
+            usize::MAX
+        } else {
+            EVIDENCE_SHOWN
+        };
+        for (index, evidence) in finding.evidence.iter().take(shown).enumerate() {
+            let before = finding.evidence.get(..index).unwrap_or_default();
+            self.evidence(evidence, before, &finding.evidence);
+        }
+        if finding.evidence.len() > shown {
+            let _ = writeln!(
+                self.text,
+                "    - {} more with -v",
+                finding.evidence.len() - shown
+            );
+        }
+    }
+
+    /// One piece of evidence: what, value, and where it was read, in the same line where it fits.
+    fn evidence(&mut self, evidence: &Evidence, before: &[Evidence], all: &[Evidence]) {
+        let value = brief(&evidence.value, self.options.verbose);
+        let text = format!("{}: {value}", evidence.what);
+        let source = if self.options.verbose {
+            Some(evidence.source.as_str())
+        } else {
+            source_once(evidence, before, all)
+        };
+        let Some(source) = source.filter(|s| !s.is_empty()) else {
+            self.paragraph("    - ", "      ", &text);
+            return;
+        };
+        let line = format!("{text} [{source}]");
+        if wrap(&line, self.options.width, "    - ", "      ").len() == 1 {
+            self.paragraph("    - ", "      ", &line);
+        } else {
+            self.paragraph("    - ", "      ", &text);
+            self.paragraph("      ", "      ", &format!("[{source}]"));
         }
     }
 }
 
-/// A layer in a sentence.
-fn layer_word(layer: Layer) -> &'static str {
-    layer.id()
+/// Whether what is broken in this layer follows from other faults.
+fn only_suffers(report: &Report<'_>, state: &LayerState) -> bool {
+    let errors = report
+        .diagnosis
+        .findings
+        .iter()
+        .filter(|f| f.layer == state.layer && f.severity == Severity::Error);
+    let (follow, roots): (Vec<_>, Vec<_>) = errors.partition(|f| f.caused_by.is_some());
+    roots.is_empty() && !follow.is_empty()
+}
+
+/// Where a piece of evidence was read, without what the lines before it say: `None` where the value is that very path,
+/// the file's name alone where the whole path stands before and no other file of that name is meant.
+fn source_once<'a>(
+    evidence: &'a Evidence,
+    before: &[Evidence],
+    all: &[Evidence],
+) -> Option<&'a str> {
+    let source = evidence.source.as_str();
+    if !source.starts_with('/') || source.contains(' ') {
+        return Some(source);
+    }
+    if evidence.value == source {
+        return None;
+    }
+    let name = file_name(source);
+    // A name such as `version` says nothing without its folder.
+    let told = name.contains('.') && before.iter().any(|e| e.source == source);
+    let same_name = |e: &&Evidence| file_name(&e.source) == name && e.source != source;
+    Some(if told && !all.iter().any(|e| same_name(&e)) {
+        name
+    } else {
+        source
+    })
+}
+
+/// The beginning of a text that is too long to be read, unless all was asked for.
+fn brief(text: &str, all: bool) -> String {
+    match text.char_indices().nth(VALUE_SHOWN) {
+        Some((end, _)) if !all => {
+            let more = text.chars().count() - VALUE_SHOWN;
+            let start = text.get(..end).unwrap_or_default();
+            format!("{start}... ({more} characters more with -v)")
+        }
+        _ => text.to_owned(),
+    }
+}
+
+/// The lines of a paragraph, without their indents, made harmless for a terminal.
+fn wrap(text: &str, width: usize, first: &str, rest: &str) -> Vec<String> {
+    let text = terminal(text);
+    let options = textwrap::Options::new(width)
+        .initial_indent(first)
+        .subsequent_indent(rest)
+        .word_separator(textwrap::WordSeparator::Custom(words))
+        .word_splitter(textwrap::WordSplitter::NoHyphenation)
+        .break_words(false);
+    textwrap::wrap(&text, options)
+        .iter()
+        .enumerate()
+        .map(|(index, line)| {
+            let indent = if index == 0 { first } else { rest };
+            line.strip_prefix(indent)
+                .unwrap_or(line)
+                .trim_end()
+                .to_owned()
+        })
+        .collect()
+}
+
+/// Where a line may be broken: at spaces, and between the folders of a search path.
+fn words(line: &str) -> Box<dyn Iterator<Item = textwrap::core::Word<'_>> + '_> {
+    let mut rest = line;
+    Box::new(std::iter::from_fn(move || {
+        let (word, after) = rest.split_at_checked(word_end(rest)).unwrap_or((rest, ""));
+        rest = after;
+        (!word.is_empty()).then(|| textwrap::core::Word::from(word))
+    }))
+}
+
+/// The end of the first word with the spaces after it.
+fn word_end(text: &str) -> usize {
+    let mut before = None;
+    for (at, c) in text.char_indices() {
+        let after_space = before == Some(' ') && c != ' ';
+        let next_folder = before == Some(':')
+            && matches!(c, '/' | '~')
+            && !text.get(at..).is_some_and(|t| t.starts_with("//"));
+        if after_space || next_folder {
+            return at;
+        }
+        before = Some(c);
+    }
+    text.len()
+}
+
+/// A paragraph at most `width` columns wide: the first line after `first`, the others after `rest`. What the text holds
+/// is shown, never acted on.
+pub(super) fn wrapped(width: usize, first: &str, rest: &str, text: &str) -> String {
+    let mut out = String::new();
+    for (index, line) in wrap(text, width, first, rest).iter().enumerate() {
+        let indent = if index == 0 { first } else { rest };
+        let _ = writeln!(out, "{}", format!("{indent}{line}").trim_end());
+    }
+    out
+}
+
+/// One line for each file that was added to the bundled matrix.
+pub(super) fn overlay_lines(matrix: &Matrix) -> impl Iterator<Item = String> {
+    matrix.overlays().iter().map(|overlay| {
+        let plural = if overlay.rows == 1 { "" } else { "s" };
+        format!(
+            "{} row{plural} of {} (sha256 {}) added to the bundled tables",
+            overlay.rows, overlay.path, overlay.sha256
+        )
+    })
 }

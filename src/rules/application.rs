@@ -40,8 +40,18 @@ fn why_nothing_is_visible(value: &str, gpus: usize) -> Option<String> {
         ),
         Ok(_) => None,
         Err(_) => Some(format!(
-            "it begins with `{first}`, which is no index and no UUID"
+            "it begins with `{}`, which is no index and no UUID",
+            beginning(first)
         )),
+    }
+}
+
+/// A value as it fits into a title.
+fn beginning(value: &str) -> String {
+    const SHOWN: usize = 60;
+    match value.char_indices().nth(SHOWN) {
+        Some((end, _)) => format!("{}...", value.get(..end).unwrap_or_default()),
+        None => value.to_owned(),
     }
 }
 
@@ -77,7 +87,7 @@ fn cuda_visible_devices_hides_all(ctx: &Ctx<'_>) -> Outcome {
         (true, _, _, None) => "without it CUDA sees them".to_owned(),
         _ => return Outcome::Clean,
     };
-    let mut finding = Finding::new("cuda-visible-devices-hides-all", Layer::Application, Severity::Error, format!("CUDA_VISIBLE_DEVICES='{value}' hides every GPU: {why}"))
+    let mut finding = Finding::new("cuda-visible-devices-hides-all", Layer::Application, Severity::Error, format!("CUDA_VISIBLE_DEVICES='{}' hides every GPU: {why}", beginning(value)))
         .complaining(Layer::Runtime)
         .component("CUDA_VISIBLE_DEVICES")
         .detail("The variable names the GPUs that a CUDA program may see, from the left, up to the first entry that it cannot use. NVML and nvidia-smi do not look at it and show all of them.")

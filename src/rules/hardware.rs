@@ -1,11 +1,20 @@
 //! Rules whose fault lies in the hardware layer: the GPU and its bus.
 
 use super::stack::{cuda_code, in_words, nvml_code, pci_missing};
-use super::{Ctx, Expectation, Need, Outcome, Rule, gpu_expected};
+use super::{Ctx, Expectation, Need, Outcome, Rule, gpu_expected, gpu_state};
 use crate::facts::{Layer, Reading};
 use crate::finding::{Finding, Fix, Severity};
 
 pub(super) static RULES: &[Rule] = &[
+    Rule {
+        id: "ecc-row-remap-pending",
+        layer: Layer::Hardware,
+        severity: Severity::Warning,
+        need: Need::Detail,
+        follows_from: &[],
+        page: include_str!("pages/ecc-row-remap-pending.md"),
+        check: gpu_state::ecc_row_remap_pending,
+    },
     Rule {
         id: "gpu-absent",
         layer: Layer::Hardware,
@@ -24,6 +33,33 @@ pub(super) static RULES: &[Rule] = &[
         page: include_str!("pages/gpu-off-bus.md"),
         check: gpu_off_bus,
     },
+    Rule {
+        id: "mig-without-instances",
+        layer: Layer::Hardware,
+        severity: Severity::Error,
+        need: Need::Detail,
+        follows_from: &[],
+        page: include_str!("pages/mig-without-instances.md"),
+        check: gpu_state::mig_without_instances,
+    },
+    Rule {
+        id: "pcie-link-narrow",
+        layer: Layer::Hardware,
+        severity: Severity::Warning,
+        need: Need::Detail,
+        follows_from: &["gpu-off-bus"],
+        page: include_str!("pages/pcie-link-narrow.md"),
+        check: gpu_state::pcie_link_narrow,
+    },
+    Rule {
+        id: "xid-in-log",
+        layer: Layer::Hardware,
+        severity: Severity::Error,
+        need: Need::Detail,
+        follows_from: &["gpu-off-bus", "ecc-row-remap-pending"],
+        page: include_str!("pages/xid-in-log.md"),
+        check: gpu_state::xid_in_log,
+    },
 ];
 
 /// No GPU where one is expected.
@@ -37,7 +73,7 @@ fn gpu_absent(ctx: &Ctx<'_>) -> Outcome {
         Expectation::Yes(why) => (Severity::Error, why),
         Expectation::Likely(why) => (Severity::Warning, why),
     };
-    if let Some(missing) = pci_missing(ctx) {
+    if let Some(missing) = pci_missing(ctx).or_else(|| ctx.place_unknown()) {
         return Outcome::Unknown {
             missing: vec![missing],
         };

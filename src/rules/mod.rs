@@ -6,6 +6,7 @@ mod application;
 mod container;
 mod driver;
 mod expected;
+mod gpu_state;
 mod hardware;
 mod runtime;
 mod stack;
@@ -14,6 +15,7 @@ mod system;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 pub use expected::{Expectation, gpu_expected};
+pub use stack::nvml_code;
 
 use crate::facts::{Facts, Layer, Reading};
 use crate::finding::{Finding, Severity};
@@ -31,6 +33,8 @@ pub enum Outcome {
         finding: Box<Finding>,
         /// What cannot be told where nothing explains it.
         alone: String,
+        /// How much that matters then.
+        need: Need,
     },
     /// It is not so, and what was needed to say that could be read.
     Clean,
@@ -93,6 +97,15 @@ impl Ctx<'_> {
     /// Whether this is a Tegra system, where the GPU is no PCI device and `nvidia.ko` may drive the display only.
     pub fn on_tegra(&self) -> bool {
         self.facts.system.tegra.is_present()
+    }
+
+    /// Why it cannot be told in what kind of world this runs, where it cannot: what would be a fault on a plain host may
+    /// be right in a container, in WSL, on a Jetson. A rule that accuses because something is missing asks this first.
+    pub fn place_unknown(&self) -> Option<String> {
+        let system = &self.facts.system;
+        missing("whether this is a container", &system.container)
+            .or_else(|| missing("whether this is WSL", &system.wsl))
+            .or_else(|| missing("whether this is a Tegra system", &system.tegra))
     }
 
     /// Whether the discrete-GPU driver rules of a plain Linux system apply.

@@ -63,7 +63,7 @@ fn minor_version_compatibility(ctx: &Ctx<'_>) -> Outcome {
             "minor-version-compatibility",
             Layer::Runtime,
             Severity::Note,
-            format!("CUDA {} ({}) runs on this driver of CUDA {has} by minor-version compatibility", version.major_minor(), user_of(ctx, copy, &version)),
+            format!("CUDA {} ({}) runs on this driver of CUDA {has} by minor-version compatibility, except for {limit}", version.major_minor(), user_of(ctx, copy, &version)),
         )
         .component("libcudart")
         .subject(copy.path.clone())

@@ -12,6 +12,11 @@ pub(super) const OPEN_SOURCE_HOLDERS: &[&str] = &["nouveau", "NovaCore", "nova_c
 pub(super) const PASSTHROUGH_HOLDERS: &[&str] = &["vfio-pci", "pci-stub", "nvgrace_gpu_vfio_pci"];
 
 impl Ctx<'_> {
+    /// Whether this is a virtual machine, as far as its firmware or processor says so.
+    pub(super) fn in_virtual_machine(&self) -> bool {
+        self.facts.system.virtualisation.is_present()
+    }
+
     /// NVIDIA GPUs on the PCI bus.
     pub(super) fn gpus(&self) -> impl Iterator<Item = &PciDevice> {
         self.facts
@@ -302,6 +307,36 @@ impl Ctx<'_> {
         fix
     }
 
+    /// The same where the distribution's driver is of this branch: another branch's packages would undo the advice.
+    pub(super) fn with_branch_commands(&self, fix: Fix, purpose: Purpose, branch: u32) -> Fix {
+        let os = self.facts.system.os.value();
+        let row = os.and_then(|os| {
+            self.matrix
+                .distro_packages(&os.id, &[], &os.version_id, purpose)
+        });
+        if row.is_some_and(|row| row.driver_branch == Some(branch)) {
+            self.with_distro_commands(fix, purpose)
+        } else {
+            fix
+        }
+    }
+
+    /// What packages are called here or in a relative of this distribution, for prose.
+    pub(super) fn distro_package_names(&self, purpose: Purpose) -> Option<String> {
+        let os = self.facts.system.os.value()?;
+        let release = self.facts.system.kernel_release.value()?;
+        let row = self
+            .matrix
+            .distro_packages(&os.id, &os.id_like, &os.version_id, purpose)?;
+        let names: Vec<String> = row
+            .packages
+            .iter()
+            .map(|name| name.replace("{release}", release))
+            .collect();
+        (!names.is_empty() && !names.iter().any(|name| name.contains('{')))
+            .then(|| in_words(&names))
+    }
+
     /// Whether the running system is one whose driver is not installed by hand in it: a container, WSL, Jetson, an
     /// immutable distribution. There a fix says in words who does it.
     pub(super) fn hands_off(&self) -> Option<&'static str> {
@@ -315,6 +350,10 @@ impl Ctx<'_> {
             return Some("with a newer JetPack, which brings the driver");
         }
         let os = self.facts.system.os.value()?;
+        // An appliance that calls itself `debian`.
+        if os.pretty_name.starts_with("TrueNAS") {
+            return Some("in the settings of this appliance, whose system is an image");
+        }
         match (os.id.as_str(), os.variant_id.as_str()) {
             ("nixos", _) => Some("in the NixOS configuration (hardware.nvidia.package)"),
             (_, "silverblue" | "kinoite" | "coreos" | "iot" | "bluefin" | "bazzite") => {
@@ -330,10 +369,12 @@ impl Ctx<'_> {
 
 /// Adds how to see that a driver fix worked: nvidia-smi asks the driver through NVML.
 pub(super) fn verified(ctx: &Ctx<'_>, fix: Fix) -> Fix {
-    fix.verify(if ctx.in_container() {
-        "docker run --rm --gpus all IMAGE nvidia-smi"
-    } else {
-        "nvidia-smi"
+    let container = ctx.facts.system.container.value();
+    fix.verify(match container.map(|c| c.kind.as_str()) {
+        None => "nvidia-smi",
+        Some("docker") => "docker run --rm --gpus all IMAGE nvidia-smi",
+        Some("podman") => "podman run --rm --device nvidia.com/gpu=all IMAGE nvidia-smi",
+        Some(_) => "nvidia-smi in the new container",
     })
 }
 
@@ -371,7 +412,7 @@ pub(super) fn cuda_code(code: i64) -> String {
 }
 
 /// An NVML return code with its name (`nvml.h` of CUDA 13.0, `nvmlReturn_t`).
-pub(super) fn nvml_code(code: i64) -> String {
+pub fn nvml_code(code: i64) -> String {
     let name = match code {
         0 => "NVML_SUCCESS",
         1 => "NVML_ERROR_UNINITIALIZED",

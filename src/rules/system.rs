@@ -1,11 +1,20 @@
 //! Rules whose fault lies in the system layer: Secure Boot, users and groups, confinement of the process.
 
-use super::stack::{in_words, verified, with_cu_init};
+use super::stack::{cuda_code, in_words, verified, with_cu_init};
 use super::{Ctx, Need, Outcome, Rule, known, missing};
 use crate::facts::{DeviceNode, DiskModule, Layer, Reading};
 use crate::finding::{Finding, Fix, Severity, shell_line};
 
 pub(super) static RULES: &[Rule] = &[
+    Rule {
+        id: "address-space-limit",
+        layer: Layer::System,
+        severity: Severity::Error,
+        need: Need::Detail,
+        follows_from: &[],
+        page: include_str!("pages/address-space-limit.md"),
+        check: address_space_limit,
+    },
     Rule {
         id: "device-node-eperm",
         layer: Layer::System,
@@ -111,6 +120,17 @@ fn device_node_eperm(ctx: &Ctx<'_>) -> Outcome {
                 "open(); mode {:04o}, owner {}:{}",
                 node.mode, node.uid, node.gid
             ),
+        );
+    }
+    let service = ctx.facts.system.unit.value().filter(|unit| {
+        unit.rsplit_once('.')
+            .is_some_and(|(_, kind)| kind == "service")
+    });
+    if let Some(unit) = service {
+        finding = finding.evidence(
+            "this process belongs to",
+            unit.clone(),
+            ctx.facts.system.unit.source(),
         );
     }
     let finding = with_cu_init(ctx, finding);
@@ -245,6 +265,38 @@ fn device_node_permission(ctx: &Ctx<'_>) -> Outcome {
         finding.fix(verified(ctx, mode_fix))
     };
     Outcome::found([finding])
+}
+
+/// `CUDA_ERROR_OUT_OF_MEMORY` of cuda.h.
+const OUT_OF_MEMORY: i64 = 2;
+/// Less locked memory than this is less than any distribution's default (64 KiB is the kernel's own).
+const LOCKED_ENOUGH: u64 = 64 << 10;
+
+/// A limit of the process keeps cuInit from reserving address space, or from locking the little memory it needs.
+fn address_space_limit(ctx: &Ctx<'_>) -> Outcome {
+    if ctx.cu_init() != Some(OUT_OF_MEMORY) {
+        return Outcome::Clean;
+    }
+    let limits = known!(ctx.facts.system.limits, "limits of the process");
+    let locked = limits.locked_bytes.filter(|most| *most < LOCKED_ENOUGH);
+    let (what, option, bytes) = match (limits.address_space_bytes, locked) {
+        (Some(bytes), _) => ("address space", "-v", bytes),
+        (None, Some(bytes)) => ("locked memory", "-l", bytes),
+        (None, None) => return Outcome::Clean,
+    };
+    let shown = |limit: Option<u64>| {
+        limit.map_or_else(|| "unlimited".to_owned(), |bytes| format!("{bytes} bytes"))
+    };
+    let source = ctx.facts.system.limits.source();
+    Outcome::found([Finding::new("address-space-limit", Layer::System, Severity::Error, format!("the process may have {} MiB of {what} only (ulimit {option}), so cuInit fails", bytes >> 20))
+        .complaining(Layer::Runtime)
+        .component(format!("ulimit {option}"))
+        .detail("CUDA reserves address space for all memory of host and GPUs when it starts, far more than it ever uses: with a limit on it there is no room. Memory in use is limited by a control group, not by this.")
+        .evidence("cuInit", cuda_code(OUT_OF_MEMORY), ctx.cuda_answers().map_or("", |a| a.path.as_str()))
+        .evidence("address space", shown(limits.address_space_bytes), source)
+        .evidence("locked memory", shown(limits.locked_bytes), source)
+        .source("CUDA programming guide: unified virtual addressing")
+        .fix(verified(ctx, Fix::at(Layer::System, "lift the limit where the program is started: the shell's ulimit, LimitAS= or LimitMEMLOCK= of a systemd unit, limits.conf, the job scheduler").line(format!("ulimit {option} unlimited"))))])
 }
 
 /// Signers whose keys distributions build into their kernels: a module of theirs loads under Secure Boot without any

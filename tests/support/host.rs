@@ -8,6 +8,7 @@ use std::fmt;
 use std::path::{Path, PathBuf};
 
 use gpudoctor::facts::{DeviceNode, Reading};
+use gpudoctor::finding::Severity;
 use serde::Deserialize;
 use serde::de::{Deserializer, Error};
 
@@ -71,6 +72,8 @@ pub struct Host {
     pub expect_layer: String,
     /// Several layers that are all right as an answer.
     pub expect_layers: Vec<String>,
+    /// When the snapshot is taken (UTC, RFC 3339), where that matters; else a fixed day.
+    pub taken_at: Option<String>,
     /// Words that title, component, evidence or fixes of the root cause have to contain.
     pub expect_says: Vec<String>,
     /// Exit codes that are all right; empty: 1 for a fault, 0 for none.
@@ -82,7 +85,7 @@ pub struct Host {
     pub worst: Option<String>,
     /// What must not be reported, in words.
     pub must_not_report: Vec<String>,
-    /// Ids of findings that have to be there.
+    /// Ids of findings that have to be there, with a severity where it is not the usual one: `driver-library-slow=warning`.
     pub provokes: Vec<String>,
     /// Ids of findings whose rule has to stay quiet here, where it might be fooled: this is their healthy twin.
     pub twin_of: Vec<String>,
@@ -136,6 +139,26 @@ impl Host {
     /// Whether nothing is wrong with it.
     pub fn is_healthy(&self) -> bool {
         self.expect_layer == "none"
+    }
+
+    /// The findings that have to be there, with their severities: on a sick host errors, on a healthy one notes, unless
+    /// it says otherwise.
+    pub fn provoked(&self) -> Vec<(&str, Severity)> {
+        let usual = if self.is_healthy() {
+            Severity::Note
+        } else {
+            Severity::Error
+        };
+        self.provokes
+            .iter()
+            .map(|text| match text.split_once('=') {
+                None => (text.as_str(), usual),
+                Some((id, "note")) => (id, Severity::Note),
+                Some((id, "warning")) => (id, Severity::Warning),
+                Some((id, "error")) => (id, Severity::Error),
+                Some(_) => panic!("{}: no severity in `{text}`", self.case),
+            })
+            .collect()
     }
 
     /// The machine architecture.
@@ -324,6 +347,30 @@ pub struct Answers {
     pub lost: Option<u32>,
     /// The GPUs, where `/proc/driver/nvidia/gpus` does not name them.
     pub gpus: Vec<NamedGpu>,
+    /// What NVML reads of each GPU, in its order; a GPU beyond the last entry is like the last.
+    pub readings: Vec<Readings>,
+}
+
+/// What NVML reads of one GPU beside its name. What is not given the board cannot tell.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Readings {
+    /// MIG devices that this user may use; counted only where MIG is on.
+    pub mig_instances: Option<u32>,
+    /// Whether rows of memory wait to be remapped.
+    pub row_remap_pending: Option<bool>,
+    /// Whether a remapping failed.
+    pub row_remap_failed: Option<bool>,
+    /// Whether pages of memory wait to be retired.
+    pub retired_pages_pending: Option<bool>,
+    /// `nvmlComputeMode_t`.
+    pub compute_mode: Option<u32>,
+    /// Whether persistence mode is on.
+    pub persistence: Option<bool>,
+    /// Greatest width of the `PCIe` link in this slot.
+    pub link_width_max: Option<u32>,
+    /// Compute processes.
+    pub processes: Option<u32>,
 }
 
 /// A GPU that only the libraries name.

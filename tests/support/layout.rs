@@ -57,6 +57,14 @@ const OWN_FILES: [(&str, &str); 2] = [
     ),
 ];
 
+/// A temporary folder for a host, in memory where there is a place for that: thousands of small files are made and removed
+/// again, which takes a disk's file system several times as long.
+pub fn folder() -> tempfile::TempDir {
+    tempfile::tempdir_in("/dev/shm")
+        .or_else(|_| tempfile::tempdir())
+        .expect("a temporary folder can be made")
+}
+
 /// Lays `host` out under `root`, an empty folder.
 pub fn lay_out(host: &Host, root: &Path) -> Laid {
     let tree = Tree::new(root);

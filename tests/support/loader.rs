@@ -44,8 +44,8 @@ pub enum Loaded {
     Missing,
     /// The path by which it was found.
     File(String),
-    /// A file was found and refused: its path and the loader's message.
-    Refused(String, String),
+    /// A file was found and refused: its path.
+    Refused(String),
 }
 
 impl Loader<'_> {
@@ -67,10 +67,7 @@ impl Loader<'_> {
             {
                 None | Some(Refusal::OtherMachine) => {}
                 Some(Refusal::None) => return Loaded::File(path),
-                Some(Refusal::Fatal(why)) => {
-                    let message = format!("{path}: {why}");
-                    return Loaded::Refused(path, message);
-                }
+                Some(Refusal::Fatal) => return Loaded::Refused(path),
             }
         }
         Loaded::Missing
@@ -82,14 +79,12 @@ enum Refusal {
     /// The search goes on.
     OtherMachine,
     /// The search ends.
-    Fatal(&'static str),
+    Fatal,
 }
 
 fn refusal(bytes: &[u8], machine: Machine) -> Refusal {
-    if (bytes.len() as u64) < ELF_HEADER_BYTES {
-        Refusal::Fatal("file too short")
-    } else if !bytes.starts_with(b"\x7fELF") {
-        Refusal::Fatal("invalid ELF header")
+    if (bytes.len() as u64) < ELF_HEADER_BYTES || !bytes.starts_with(b"\x7fELF") {
+        Refusal::Fatal
     } else if bytes[18..20] != machine.number().to_le_bytes() {
         Refusal::OtherMachine
     } else {

@@ -17,6 +17,7 @@
 )]
 
 pub mod answers;
+pub mod diagnosed;
 pub mod elf;
 pub mod host;
 pub mod layout;

@@ -133,7 +133,7 @@ fn heads(report: &mut Report<'_>) {
 }
 
 /// Cells that hold a version, and nothing else.
-const VERSION_CELLS: &[&str] = &[
+pub(super) const VERSION_CELLS: &[&str] = &[
     "clang_min",
     "cuda",
     "driver",
@@ -214,7 +214,7 @@ fn confidences(row: Confidence, cells: &Map<String, Value>, at: &mut At<'_, '_>)
 }
 
 /// All texts in a cell.
-fn strings(value: &Value) -> Vec<&str> {
+pub(super) fn strings(value: &Value) -> Vec<&str> {
     match value {
         Value::String(text) => vec![text],
         Value::Array(values) => values.iter().flat_map(strings).collect(),
@@ -223,13 +223,13 @@ fn strings(value: &Value) -> Vec<&str> {
 }
 
 /// Digits and dots: no words, no ranges.
-fn is_version(text: &str) -> bool {
+pub(super) fn is_version(text: &str) -> bool {
     text.split('.')
         .all(|part| !part.is_empty() && part.bytes().all(|b| b.is_ascii_digit()))
 }
 
 /// `2024`, `2024-03`, `2024-03-31`.
-fn is_date(text: &str) -> bool {
+pub(super) fn is_date(text: &str) -> bool {
     let mut parts = text.split('-');
     let mut next = |len: usize, range: std::ops::RangeInclusive<u32>| {
         let part = parts.next()?;

@@ -13,12 +13,13 @@ use std::os::fd::AsFd;
 use std::os::unix::net::UnixStream;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use rustix::fs::{Mode, OFlags};
 use rustix::process::{Resource, Rlimit};
+use serde::de::DeserializeOwned;
 
-use super::protocol::{Answer, EXIT_LOST, Message};
+use super::protocol::{Answer, EXIT_LOST, Message, Request, SLOW_MS};
 use super::{Ask, LibraryKind, confine};
 use crate::facts::{DeviceAnswer, OpenAnswer};
 use crate::ffi;
@@ -31,44 +32,53 @@ const QUESTION_BYTES: u64 = 1 << 20;
 /// Longest text of an answer, in characters: a message of the loader.
 const TEXT_CHARS: usize = 4096;
 /// GPUs that are asked for one by one; no machine has more.
-const MOST_DEVICES: i32 = 64;
+pub(super) const MOST_DEVICES: i32 = 64;
+/// `NVML_ERROR_FUNCTION_NOT_FOUND`: what NVML itself answers where the driver lacks a function.
+const FUNCTION_NOT_FOUND: i32 = 13;
 /// How much later than at the deadline the child ends by itself, should the parent be gone.
 const GRACE_SECONDS: u64 = 10;
 
 /// Answers the question that is on stdin. Returns only where there is none, with the exit code.
 pub(super) fn run() -> i32 {
-    let Some((ask, out)) = question() else {
+    let Some((ask, session)) = question() else {
         return 2;
     };
-    let code = catch_unwind(AssertUnwindSafe(|| answer(&ask, out))).map_or(EXIT_LOST, |()| 0);
+    let code = catch_unwind(AssertUnwindSafe(|| answer(&ask, session))).map_or(EXIT_LOST, |()| 0);
     ffi::exit_now(code)
 }
 
 /// Takes the socket from stdin and the question from the socket. What a library then reads from stdin is its end.
-fn question() -> Option<(Ask, UnixStream)> {
+fn question() -> Option<(Ask, Session)> {
     let stdin = std::io::stdin();
     let socket = rustix::io::fcntl_dupfd_cloexec(stdin.as_fd(), SOCKET_AT_LEAST)
         .or_else(|_| rustix::io::fcntl_dupfd_cloexec(stdin.as_fd(), 3))
         .ok()?;
     let (empty, _) = rustix::pipe::pipe().ok()?;
     rustix::stdio::dup2_stdin(empty).ok()?;
-    let socket = UnixStream::from(socket);
-    let mut line = String::new();
-    BufReader::new((&socket).take(QUESTION_BYTES))
-        .read_line(&mut line)
-        .ok()?;
-    Some((serde_json::from_str(&line).ok()?, socket))
+    let out = UnixStream::from(socket);
+    let mut session = Session {
+        input: BufReader::new(out.try_clone().ok()?),
+        out,
+        grace_seconds: 0,
+        about: None,
+        printed_to: 0,
+    };
+    let ask: Ask = session.read()?;
+    let grace = ask.deadline.as_secs().saturating_add(GRACE_SECONDS);
+    session.grace_seconds = u32::try_from(grace).unwrap_or(u32::MAX);
+    Some((ask, session))
 }
 
-fn answer(ask: &Ask, out: UnixStream) {
-    let grace = ask.deadline.as_secs().saturating_add(GRACE_SECONDS);
-    ffi::end_after(u32::try_from(grace).unwrap_or(u32::MAX));
+fn answer(ask: &Ask, mut session: Session) {
+    ffi::end_after(session.grace_seconds);
     ffi::faults_are_fatal();
     ffi::unbuffer_stdout();
     leave_no_core();
     let (confinement, unconfined) = confine::confine();
     let init = ask.init && unconfined.is_none();
-    let mut session = Session { out };
+    if ask.kind == LibraryKind::Gpus {
+        stay_with_parent();
+    }
     session.say(&Message::Confined {
         confinement,
         withheld: unconfined.filter(|_| ask.init),
@@ -84,6 +94,11 @@ fn answer(ask: &Ask, out: UnixStream) {
                 session.nvml(library, init);
             });
         }
+        LibraryKind::Gpus => {
+            session.with_library(ask, |session, library| {
+                session.gpus(library, init);
+            });
+        }
         LibraryKind::Cudart => session.with_library(ask, |session, library| {
             session.cudart(library, &ask.path, init);
         }),
@@ -91,6 +106,17 @@ fn answer(ask: &Ask, out: UnixStream) {
         LibraryKind::Nodes => {}
     }
     session.say(&Message::Done);
+}
+
+/// A child that lives for hours: Ctrl-C in a terminal reaches it as well, but when it ends is for its parent to say; and it
+/// ends with it, even while a call hangs. (Set after the change of user, which would undo it.)
+fn stay_with_parent() {
+    ffi::interrupt::leave_to_parent();
+    if let Err(e) =
+        rustix::process::set_parent_process_death_signal(Some(rustix::process::Signal::KILL))
+    {
+        log::debug!("a parent that dies will not end this child: {e}");
+    }
 }
 
 /// A crash is an answer, not something to keep: with a limit of 1 byte the kernel neither writes a core file nor starts the
@@ -110,7 +136,7 @@ fn leave_no_core() {
 }
 
 /// What a call hands out, as far as it is worth writing down.
-trait Value {
+pub(super) trait Value {
     fn number(&self) -> Option<i64> {
         None
     }
@@ -135,18 +161,26 @@ impl Value for String {
 
 /// Whether a call is one of a kind or one of many (see [`Answer::routine`]).
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Made {
+pub(super) enum Made {
     Once,
     PerDevice,
 }
 
-struct Session {
+/// The conversation with the parent.
+pub(super) struct Session {
     out: UnixStream,
+    input: BufReader<UnixStream>,
+    /// After how many seconds this process ends by itself, once it has begun to answer.
+    grace_seconds: u32,
+    /// The GPU whose sensors are being asked, for the names of the calls.
+    pub(super) about: Option<u32>,
+    /// How many bytes had been printed when the last call came back.
+    printed_to: u64,
 }
 
 impl Session {
     /// Without a parent there is nobody to ask for: the process ends.
-    fn say(&mut self, message: &Message) {
+    pub(super) fn say(&mut self, message: &Message) {
         let Ok(mut line) = serde_json::to_vec(message) else {
             ffi::exit_now(EXIT_LOST)
         };
@@ -156,8 +190,30 @@ impl Session {
         }
     }
 
+    /// One line of what the parent says.
+    fn read<T: DeserializeOwned>(&mut self) -> Option<T> {
+        let mut line = String::new();
+        (&mut self.input)
+            .take(QUESTION_BYTES)
+            .read_line(&mut line)
+            .ok()?;
+        serde_json::from_str(&line).ok()
+    }
+
+    /// Waits, for as long as it takes, until the parent asks once more; `None` where it has let go.
+    pub(super) fn hear_parent(&mut self) -> Option<Request> {
+        ffi::end_after(0);
+        let request = self.read();
+        ffi::end_after(self.grace_seconds);
+        request
+    }
+
     fn calling(&mut self, name: impl Display) -> Instant {
-        self.say(&Message::Calling(name.to_string()));
+        let name = match self.about {
+            Some(index) => format!("{name} of GPU {index}"),
+            None => name.to_string(),
+        };
+        self.say(&Message::Calling(name));
         Instant::now()
     }
 
@@ -166,7 +222,8 @@ impl Session {
         let text = answer
             .text
             .map(|text| text.chars().take(TEXT_CHARS).collect());
-        let printed_to = rustix::fs::tell(std::io::stdout().as_fd()).unwrap_or(0);
+        let printed_to = printed_to();
+        self.printed_to = printed_to;
         self.say(&Message::Answer(Answer {
             text,
             ms,
@@ -199,8 +256,34 @@ impl Session {
         }
     }
 
+    /// Asks for one of the many readings of a GPU: its value, or the code. That a board does not have it is an answer like any
+    /// other, so the call is told of only where something else is odd about it: it printed, or took long.
+    pub(super) fn sense<F: Copy, T>(
+        &mut self,
+        library: &'static Loaded,
+        symbol: &Symbol<F>,
+        call: impl FnOnce(&Entry<F>) -> (i32, T),
+    ) -> Result<T, i32> {
+        let Ok(entry) = library.find(symbol) else {
+            return Err(FUNCTION_NOT_FOUND);
+        };
+        let since = self.calling(entry.name);
+        let (code, value) = call(&entry);
+        if since.elapsed() >= Duration::from_millis(SLOW_MS) || printed_to() != self.printed_to {
+            self.answered(
+                since,
+                Answer {
+                    code: Some(code.into()),
+                    routine: true,
+                    ..Answer::default()
+                },
+            );
+        }
+        if code == 0 { Ok(value) } else { Err(code) }
+    }
+
     /// Makes one call. Its code and value; `None` where the library has no such function.
-    fn ask<F: Copy, T: Value>(
+    pub(super) fn ask<F: Copy, T: Value>(
         &mut self,
         library: &'static Loaded,
         symbol: &Symbol<F>,
@@ -240,7 +323,7 @@ impl Session {
     }
 
     /// The same, where only success is of use.
-    fn get<F: Copy, T: Value>(
+    pub(super) fn get<F: Copy, T: Value>(
         &mut self,
         library: &'static Loaded,
         symbol: &Symbol<F>,
@@ -293,66 +376,8 @@ impl Session {
                     })
                     .map(|address| as_in_sysfs(&address));
             }
-            self.say(&Message::Device(said));
+            self.say(&Message::Device(Box::new(said)));
         }
-    }
-
-    fn nvml(&mut self, library: &'static Loaded, init: bool) {
-        if !init
-            || self
-                .get(library, &dl::NVML_INIT, Made::Once, |f| (f.call(), ()))
-                .is_none()
-        {
-            return;
-        }
-        self.get(
-            library,
-            &dl::NVML_SYSTEM_GET_DRIVER_VERSION,
-            Made::Once,
-            |f| f.call(),
-        );
-        self.get(
-            library,
-            &dl::NVML_SYSTEM_GET_CUDA_DRIVER_VERSION,
-            Made::Once,
-            |f| f.call(),
-        );
-        let count = self
-            .get(library, &dl::NVML_DEVICE_GET_COUNT, Made::Once, |f| {
-                f.call()
-            })
-            .unwrap_or(0);
-        for index in 0..count.clamp(0, MOST_DEVICES).unsigned_abs() {
-            let each = Made::PerDevice;
-            let Some((code, device)) = self.ask(library, &dl::NVML_DEVICE_GET_HANDLE, each, |f| {
-                f.call(index)
-            }) else {
-                break;
-            };
-            let mut said = DeviceAnswer {
-                index,
-                code: code.into(),
-                ..DeviceAnswer::default()
-            };
-            if code == 0 {
-                said.name = self.get(library, &dl::NVML_DEVICE_GET_NAME, each, |f| f.call(device));
-                said.uuid = self.get(library, &dl::NVML_DEVICE_GET_UUID, each, |f| f.call(device));
-                said.address = self
-                    .get(library, &dl::NVML_DEVICE_GET_PCI_INFO, each, |f| {
-                        f.call(device)
-                    })
-                    .map(|address| as_in_sysfs(&address));
-                said.capability = self
-                    .get(library, &dl::NVML_DEVICE_GET_CAPABILITY, each, |f| {
-                        f.call(device)
-                    })
-                    .and_then(|(major, minor)| {
-                        Some((u32::try_from(major).ok()?, u32::try_from(minor).ok()?))
-                    });
-            }
-            self.say(&Message::Device(said));
-        }
-        self.get(library, &dl::NVML_SHUTDOWN, Made::Once, |f| (f.call(), ()));
     }
 
     fn cudart(&mut self, library: &'static Loaded, path: &str, init: bool) {
@@ -396,6 +421,11 @@ impl Session {
     }
 }
 
+/// How many bytes stand in the file of printed text.
+fn printed_to() -> u64 {
+    rustix::fs::tell(std::io::stdout().as_fd()).unwrap_or(0)
+}
+
 /// The major version that a file name of libcudart tells: 11 of `libcudart.so.11.0`, `libcudart-d0da41ae.so.11.8.89`.
 fn runtime_major(path: &str) -> Option<u32> {
     let name = Path::new(path).file_name()?.to_str()?;
@@ -404,7 +434,7 @@ fn runtime_major(path: &str) -> Option<u32> {
 }
 
 /// `00000000:41:00.0` (NVML) and `0000:41:00.0` (CUDA) as /sys writes it; a domain of more than 16 bits stays as it is.
-fn as_in_sysfs(address: &str) -> String {
+pub(super) fn as_in_sysfs(address: &str) -> String {
     let address = address.to_ascii_lowercase();
     match address.strip_prefix("0000") {
         Some(rest) if rest.find(':') == Some(4) => rest.to_owned(),

@@ -18,8 +18,11 @@ use std::time::{Duration, Instant};
 
 use rustix::fs::{MemfdFlags, SealFlags};
 use rustix::process::{Pid, WaitId, WaitIdOptions};
+use serde::Serialize;
 
-use super::protocol::{Answer, BEFORE_ANY_CALL, CHILD_ARGUMENT, EXIT_LOST, Message};
+use super::protocol::{
+    Answer, BEFORE_ANY_CALL, CHILD_ARGUMENT, EXIT_LOST, Message, Request, SLOW_MS,
+};
 use super::{Ask, Heard};
 use crate::facts::{Call, ChildEnd, Reading};
 
@@ -27,10 +30,10 @@ use crate::facts::{Call, ChildEnd, Reading};
 const PRINTED_BYTES: u64 = 64 * 1024;
 /// How much of that is kept for one call.
 const PRINTED_KEPT: u64 = 4096;
-/// From how many milliseconds on the time of a call is kept.
-const SLOW_MS: u64 = 1000;
 /// Longest message of a child; more without an end of line is garbage.
 const MESSAGE_BYTES: usize = 256 * 1024;
+/// How long a wait for the child lasts at most before it is seen whether waiting still makes sense.
+const LOOK_UP: Duration = Duration::from_millis(200);
 /// How long a child that was killed, or that has let go of its socket, may take to be gone before it is left behind.
 const TO_DIE: Duration = Duration::from_millis(500);
 
@@ -51,6 +54,8 @@ pub(super) struct Live {
     /// Whether it came back.
     called: bool,
     about: String,
+    /// Whether whoever waits has had enough.
+    stop: fn() -> bool,
 }
 
 impl Live {
@@ -69,8 +74,9 @@ impl Live {
             .arg(CHILD_ARGUMENT)
             .stdin(Stdio::from(OwnedFd::from(theirs)))
             .stdout(output)
-            // Shims that share out GPUs talk there and work: only what stands in a program's own output is odd.
-            .stderr(Stdio::null());
+            // Shims that share out GPUs talk there and work: only what stands in a program's own output is odd. Memory
+            // takes it too, so that not even /dev/null is opened for writing.
+            .stderr(printed_file().map_or_else(|_| Stdio::null(), Stdio::from));
         for (name, value) in &ask.env {
             match value {
                 Some(value) => command.env(name, value),
@@ -92,15 +98,26 @@ impl Live {
             calling: BEFORE_ANY_CALL.to_owned(),
             called: true,
             about: ask.about().to_owned(),
+            stop: || false,
         };
         live.ended = live.watch()?;
-        let mut question = serde_json::to_vec(ask)?;
-        question.push(b'\n');
-        // A child that is gone already is an answer, which `finish` hears.
-        if let Err(e) = live.socket.write_all(&question) {
-            log::debug!("{}: the child took no question: {e}", live.about);
-        }
+        live.tell(ask)?;
         Ok(live)
+    }
+
+    /// Says one thing to the child. A child that is gone already is an answer, which is heard later.
+    fn tell(&mut self, what: &impl Serialize) -> io::Result<()> {
+        let mut line = serde_json::to_vec(what)?;
+        line.push(b'\n');
+        if let Err(e) = self.socket.write_all(&line) {
+            log::debug!("{}: the child took no question: {e}", self.about);
+        }
+        Ok(())
+    }
+
+    /// Waiting for this child ends when `stop` says so.
+    pub(super) fn stopped_by(&mut self, stop: fn() -> bool) {
+        self.stop = stop;
     }
 
     /// Waits for the end of the child in a thread, without reaping it, so that killing it later cannot hit a stranger.
@@ -130,8 +147,44 @@ impl Live {
     /// Hears the child to its end, or to the deadline.
     pub(super) fn hear(mut self, heard: &mut Heard, patience: Duration, say: &mut dyn FnMut(&str)) {
         heard.confined = Reading::unreadable("the child did not come to that");
-        let end = match self.listen(heard, patience, say) {
+        let line = self.listen(heard, patience, say);
+        self.over(heard, line);
+    }
+
+    /// Asks a child once more that is asked again and again, and hears its answer; its deadline begins anew. Whether it can
+    /// be asked once more: if not, the child has ended, or is to be killed, and `heard` says how.
+    pub(super) fn ask_again(&mut self, request: &Request, heard: &mut Heard) -> bool {
+        self.started = Instant::now();
+        let line = match self.tell(request) {
+            Ok(()) => self.listen(heard, Duration::MAX, &mut |_| ()),
+            Err(_) => Line::Garbled,
+        };
+        if matches!(line, Line::Tick) {
+            return true;
+        }
+        self.over(heard, line);
+        false
+    }
+
+    /// Kills the child. Whether it is gone: one that hangs in the kernel cannot be killed.
+    pub(super) fn kill(&mut self) -> bool {
+        self.is_gone() || {
+            let _ = self.child.kill();
+            let _ = self.ended.recv_timeout(TO_DIE);
+            self.is_gone()
+        }
+    }
+
+    /// Whether it has ended.
+    pub(super) fn is_gone(&mut self) -> bool {
+        self.child.try_wait().is_ok_and(|ended| ended.is_some())
+    }
+
+    /// Writes down how the conversation ended.
+    fn over(&mut self, heard: &mut Heard, line: Line) {
+        let end = match line {
             Line::Done => ChildEnd::Finished,
+            Line::Tick | Line::Stopped => ChildEnd::Unknown,
             Line::Garbled => ChildEnd::Garbled {
                 call: self.calling.clone(),
             },
@@ -164,6 +217,9 @@ impl Live {
         let mut chunk = [0; 4096];
         let mut patience = Some(patience);
         loop {
+            if (self.stop)() {
+                return Line::Stopped;
+            }
             let left = self.left();
             let quiet = patience.map(|patience| patience.saturating_sub(self.started.elapsed()));
             if quiet.is_some_and(|quiet| quiet.is_zero()) {
@@ -174,7 +230,7 @@ impl Live {
             // Zero would mean: wait for ever.
             let wait = quiet
                 .map_or(left, |quiet| quiet.min(left))
-                .max(Duration::from_millis(1));
+                .clamp(Duration::from_millis(1), LOOK_UP);
             if self.socket.set_read_timeout(Some(wait)).is_err() {
                 return Line::Ended;
             }
@@ -192,6 +248,10 @@ impl Live {
                 let line: Vec<u8> = pending.drain(..=end).collect();
                 match serde_json::from_slice(&line) {
                     Ok(Message::Done) => return Line::Done,
+                    Ok(Message::Tick { certain }) => {
+                        heard.certain = certain;
+                        return Line::Tick;
+                    }
                     Ok(message) => self.note(message, heard),
                     Err(_) => return Line::Garbled,
                 }
@@ -244,9 +304,10 @@ impl Live {
                     heard.answers.calls.push(call);
                 }
             }
-            Message::Device(device) => heard.answers.devices.push(device),
+            Message::Device(device) => heard.answers.devices.push(*device),
+            Message::Gpu(sample) => heard.gpus.push(*sample),
             Message::Opened(open) => heard.opens.push(open),
-            Message::Done => {}
+            Message::Tick { .. } | Message::Done => {}
         }
     }
 
@@ -293,7 +354,7 @@ impl Live {
 /// Whoever stops listening ends the child; one that cannot be killed is left behind.
 impl Drop for Live {
     fn drop(&mut self) {
-        if self.child.try_wait().is_ok_and(|ended| ended.is_some()) {
+        if self.is_gone() {
             return;
         }
         // A child that has said all is about to end by itself, but nothing hangs on that.
@@ -317,9 +378,14 @@ fn is_quiet(error: &io::Error) -> bool {
 }
 
 /// Why no more messages are read.
+#[derive(Clone, Copy)]
 enum Line {
     /// The child is done.
     Done,
+    /// It has answered, and waits to be asked again.
+    Tick,
+    /// Whoever waits has had enough.
+    Stopped,
     /// What came was no message.
     Garbled,
     /// The deadline has passed.

@@ -15,7 +15,9 @@
 mod child;
 mod confine;
 mod live;
+mod nvml;
 mod protocol;
+mod standing;
 mod trust;
 
 use std::collections::BTreeMap;
@@ -29,9 +31,10 @@ use serde::{Deserialize, Serialize};
 
 use self::live::Live;
 use self::protocol::CHILD_ARGUMENT;
+pub use self::standing::Standing;
 pub use self::trust::trusted_to_load;
 use crate::error::plain_io;
-use crate::facts::{ChildEnd, Confinement, LibraryAnswers, OpenAnswer, Reading};
+use crate::facts::{ChildEnd, Confinement, GpuSample, LibraryAnswers, OpenAnswer, Reading};
 
 /// How long a child may take, unless the caller says otherwise.
 pub const DEADLINE: Duration = Duration::from_secs(30);
@@ -47,6 +50,8 @@ pub enum LibraryKind {
     Cudart,
     /// `open()` of device nodes.
     Nodes,
+    /// libnvidia-ml: the sensors of the GPUs, again and again.
+    Gpus,
 }
 
 /// One question, for one child.
@@ -112,6 +117,10 @@ pub struct Heard {
     pub answers: LibraryAnswers,
     /// The nodes that were opened, or not.
     pub opens: Vec<OpenAnswer>,
+    /// The sensors of the GPUs.
+    pub gpus: Vec<GpuSample>,
+    /// Whether it was certain which GPUs sleep; otherwise none was asked.
+    pub certain: bool,
     /// How the child was confined; unreadable where it did not come to that.
     pub confined: Reading<Confinement>,
 }

@@ -4,7 +4,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::facts::{Confinement, DeviceAnswer, OpenAnswer};
+use crate::facts::{Confinement, DeviceAnswer, GpuSample, OpenAnswer};
 
 /// The first argument of a child. Not part of the command line that is documented.
 pub(super) const CHILD_ARGUMENT: &str = "__vendor-child";
@@ -14,6 +14,18 @@ pub(super) const EXIT_LOST: i32 = 119;
 
 /// What a child that died before it made a call is said to have died in.
 pub(super) const BEFORE_ANY_CALL: &str = "start";
+
+/// From how many milliseconds on the time of a call is kept.
+pub(super) const SLOW_MS: u64 = 1000;
+
+/// What the parent says to a child that is asked again and again, each time.
+#[derive(Debug, Default, Serialize, Deserialize)]
+pub(super) struct Request {
+    /// Indices of GPUs that sleep and must not be touched.
+    pub(super) asleep: Vec<u32>,
+    /// How many GPUs the driver lists; these indices mean something only where NVML counts as many.
+    pub(super) listed: Option<u32>,
+}
 
 /// What the child says.
 #[derive(Debug, Serialize, Deserialize)]
@@ -31,7 +43,14 @@ pub(super) enum Message {
     /// The call came back, or cannot be made.
     Answer(Answer),
     /// All that was learnt about one GPU.
-    Device(DeviceAnswer),
+    Device(Box<DeviceAnswer>),
+    /// The sensors of one GPU.
+    Gpu(Box<GpuSample>),
+    /// All GPUs were asked for this time; the parent may ask once more.
+    Tick {
+        /// Whether it was certain which of them sleep; otherwise none was asked.
+        certain: bool,
+    },
     /// All that was learnt about one node.
     Opened(OpenAnswer),
     /// Nothing more will be said.

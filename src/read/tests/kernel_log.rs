@@ -1,6 +1,6 @@
 //! `kernel_log`.
 
-use crate::read::proc::{kernel_log, kmsg_record};
+use crate::read::proc::{Xid, kernel_log, kmsg_record, xid};
 
 fn strings(texts: &[&str]) -> Vec<String> {
     texts.iter().map(|text| (*text).to_owned()).collect()
@@ -82,5 +82,40 @@ fn records_of_the_kernels_own_device() {
     assert_eq!(kmsg_record("12,1,2,-;NVRM: a program says so\n"), None);
     for text in ["", "NVRM: a; b", ";", "x,1;y"] {
         assert_eq!(kmsg_record(text), None, "{text}");
+    }
+}
+
+#[test]
+fn errors_that_the_driver_tells_of_a_gpu() {
+    for (message, told) in [
+        (
+            "NVRM: Xid (PCI:0000:0b:00): 79, pid='<unknown>', name=<unknown>, GPU has fallen off the bus.",
+            Some(("0000:0b:00.0", 79)),
+        ),
+        (
+            "NVRM: Xid (PCI:0000:C1:00 GPU-I:05): 31, pid=1, Ch 00000008",
+            Some(("0000:c1:00.0", 31)),
+        ),
+        (
+            "NVRM: Xid (0000:03:00): 13, 0001 00000000",
+            Some(("0000:03:00.0", 13)),
+        ),
+        (
+            "NVRM: Xid (PCI:0000:0b:00): 119",
+            Some(("0000:0b:00.0", 119)),
+        ),
+        ("NVRM: Xid (PCI:0000:0b:00): x", None),
+        ("NVRM: Xid (): ", None),
+        ("NVRM: Xid (PCI:0000:0b:00): 99999999999", None),
+        (
+            "nvidia-nvswitch0: SXid (PCI:0000:c1:00.0): 20034, Fatal, Link 30 LTSSM Fault Up",
+            None,
+        ),
+    ] {
+        let told = told.map(|(address, code)| Xid {
+            address: address.to_owned(),
+            code,
+        });
+        assert_eq!(xid(message), told, "{message}");
     }
 }

@@ -1,10 +1,11 @@
 //! Calls into the driver's libraries that go wrong: they hang, crash, end the process, print, take long, or answer an
 //! error that something else explains. The number alone never says which layer is at fault.
 
-use crate::facts::{ChildEnd, Layer, LibraryAnswers};
+use crate::facts::{ChildEnd, Layer, LibraryAnswers, Reading};
 use crate::finding::{Finding, Fix, Severity};
+use crate::rules::driver::nodes::nodes_come_on_first_use;
 use crate::rules::stack::{cuda_code, nvml_code, verified};
-use crate::rules::{Ctx, Outcome};
+use crate::rules::{Ctx, Need, Outcome, gpu_state};
 use crate::sysroot::file_name;
 
 /// A call that takes longer than this is slow, in milliseconds.
@@ -137,7 +138,12 @@ pub(super) fn driver_library_slow(ctx: &Ctx<'_>) -> Outcome {
 /// cuInit fails. Other findings explain it; where none does, and the nodes could be opened, it stands alone.
 pub(super) fn cuda_init_failed(ctx: &Ctx<'_>) -> Outcome {
     let Some(answers) = ctx.cuda_answers() else {
-        return Outcome::Clean;
+        return match &ctx.facts.vendor.libcuda {
+            Reading::Unreadable { reason } if ctx.calls_made() => {
+                Outcome::unknown(format!("what libcuda answers: {reason}"))
+            }
+            _ => Outcome::Clean,
+        };
     };
     let Some(code) = ctx.cu_init().filter(|code| *code != 0) else {
         return match ctx.facts.vendor.libcuda.value().map(|a| &a.end) {
@@ -160,22 +166,35 @@ pub(super) fn cuda_init_failed(ctx: &Ctx<'_>) -> Outcome {
     if !driver_here {
         return Outcome::found([finding(ctx, answers, code, Severity::Note)]);
     }
-    // The child is not allowed what a setuid helper would do for others: a missing node proves nothing then.
-    let symptom = |alone: String| Outcome::Symptom {
+    let symptom = |alone: String, need: Need| Outcome::Symptom {
         finding: Box::new(finding(ctx, answers, code, Severity::Error)),
         alone,
+        need,
     };
+    // The child is not allowed what a setuid helper would do for others: a missing node proves nothing then.
+    if let Some(how) = nodes_come_on_first_use(ctx) {
+        return symptom(
+            format!(
+                "whether CUDA works: cuInit answers {} while device nodes are missing, and {how}",
+                cuda_code(code)
+            ),
+            Need::Detail,
+        );
+    }
     if !ctx.all_nodes_open() {
-        return symptom(format!(
-            "why cuInit answers {}: not all device nodes could be opened by a restricted child",
-            cuda_code(code)
-        ));
+        return symptom(
+            format!(
+                "why cuInit answers {}: not all device nodes could be opened by a restricted child",
+                cuda_code(code)
+            ),
+            Need::Verdict,
+        );
     }
     if ctx.in_container() {
-        return symptom(format!(
-            "why cuInit answers {} in this container",
-            cuda_code(code)
-        ));
+        return symptom(
+            format!("why cuInit answers {} in this container", cuda_code(code)),
+            Need::Verdict,
+        );
     }
     Outcome::found([finding(ctx, answers, code, Severity::Error)])
 }
@@ -210,7 +229,7 @@ fn finding(ctx: &Ctx<'_>, answers: &LibraryAnswers, code: i64, severity: Severit
     {
         finding = finding.evidence(format!("open {}", open.path), open.result.clone(), "open()");
     }
-    finding
+    gpu_state::with_last_xid(ctx, finding)
         .fix(verified(
             ctx,
             Fix::at(Layer::Driver, "read what the driver says in the kernel log")
@@ -241,14 +260,28 @@ pub(super) fn nvml_init_failed(ctx: &Ctx<'_>) -> Outcome {
         .evidence("nvmlInit", nvml_code(code), answers.path.clone())
         .fix(verified(ctx, Fix::at(Layer::Driver, "see what is listed as its cause; without one, the kernel log says what the driver refuses").line("sudo dmesg | grep -iE 'nvrm|xid'").cost("root")));
     if ctx.all_nodes_open() && !ctx.in_container() {
-        Outcome::found([finding])
-    } else {
-        Outcome::Symptom {
+        return Outcome::found([finding]);
+    }
+    match nodes_come_on_first_use(ctx) {
+        Some(how) => Outcome::Symptom {
             finding: Box::new(finding),
             alone: format!(
-                "why nvmlInit answers {}: not all device nodes could be opened by a restricted child",
+                "whether NVML works: nvmlInit answers {} while device nodes are missing, and {how}",
                 nvml_code(code)
             ),
-        }
+            need: Need::Detail,
+        },
+        None => Outcome::Symptom {
+            finding: Box::new(finding),
+            alone: if ctx.all_nodes_open() {
+                format!("why nvmlInit answers {} in this container", nvml_code(code))
+            } else {
+                format!(
+                    "why nvmlInit answers {}: not all device nodes could be opened by a restricted child",
+                    nvml_code(code)
+                )
+            },
+            need: Need::Verdict,
+        },
     }
 }

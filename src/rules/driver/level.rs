@@ -82,6 +82,18 @@ pub(super) fn driver_too_old(ctx: &Ctx<'_>) -> Outcome {
         return Outcome::Clean;
     }
     let Some((level, level_source)) = ctx.driver_level() else {
+        // Of a branch that is in no table (a newer one, a side line) the level of the one before it is sure.
+        let version = libcuda.version.value().filter(|_| ctx.plain_linux());
+        let at_least = version.and_then(|version| ctx.matrix.cuda_level_range(version).0);
+        let all_fit = at_least.is_some_and(|level| {
+            runtimes.iter().all(|copy| {
+                runtime_version(ctx, copy)
+                    .is_some_and(|(version, _)| ctx.matrix.runtime_accepts(&version, level))
+            })
+        });
+        if all_fit {
+            return Outcome::Clean;
+        }
         return Outcome::unknown(format!(
             "the CUDA version of {}: not asked, and no branch of the matrix",
             libcuda.path
@@ -183,11 +195,7 @@ fn finding(
 
 /// Both ways out, and the third where the GPU is eligible: driver, older runtime, compat package.
 fn fixes(ctx: &Ctx<'_>, finding: Finding, t: &TooOld<'_>, has: &Version, needs: &str) -> Finding {
-    let older = format!(
-        "take a build for {} instead: {}",
-        ctx.matrix.newest_runtime_for_level(has.cuda_level()),
-        older_build(ctx, t, has)
-    );
+    let older = format!("take {}", older_build(ctx, t, has));
     let older = Fix::at(
         if t.copy
             .reached_by
@@ -273,18 +281,13 @@ fn older_build(ctx: &Ctx<'_>, t: &TooOld<'_>, has: &Version) -> String {
         .items()
         .iter()
         .find(|d| d.name == "torch");
+    let runs = ctx.matrix.newest_runtime_for_level(has.cuda_level());
     match torch {
         Some(torch) if own => format!(
-            "a build of torch for CUDA {}.x in place of {} {}",
-            has.major(),
-            torch.name,
-            torch.version
+            "a build of torch for {runs} in place of {} {}",
+            torch.name, torch.version
         ),
-        _ if own => format!(
-            "packages for CUDA {}.x in {}",
-            has.major(),
-            ctx.facts.consumer.what
-        ),
-        _ => format!("programs and a toolkit of CUDA {}.x", has.major()),
+        _ if own => format!("packages for {runs} in {}", ctx.facts.consumer.what),
+        _ => format!("programs and a toolkit of {runs}"),
     }
 }

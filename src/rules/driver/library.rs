@@ -76,6 +76,9 @@ pub(super) fn libcuda_missing(ctx: &Ctx<'_>) -> Outcome {
     if ctx.libcuda().is_some() {
         return Outcome::Clean;
     }
+    if let Some(reason) = ctx.place_unknown() {
+        return Outcome::unknown(reason);
+    }
     let copies: Vec<_> = ctx
         .facts
         .driver

@@ -1,15 +1,19 @@
 //! Rules whose fault lies in the driver layer, by topic: the kernel module, which GPUs it can drive, device nodes,
-//! user-space libraries, calls that go wrong, the fabric manager, and the level that runtimes ask for.
+//! user-space libraries, calls that go wrong, the fabric manager, the level that runtimes ask for, and what is newer than
+//! the matrix.
 
+mod age;
 mod calls;
 mod fabric;
+mod firmware;
 mod level;
 mod library;
 mod module;
+mod mps;
 mod nodes;
 mod supported;
 
-use super::{Need, Rule};
+use super::{Need, Rule, gpu_state};
 use crate::facts::Layer::Driver;
 use crate::finding::Severity::{Error, Note, Warning};
 
@@ -17,11 +21,14 @@ use crate::finding::Severity::{Error, Note, Warning};
 const NO_MODULE: &[&str] = &[
     "gpu-absent",
     "gpu-dropped-by-branch",
+    "gpu-too-new-for-branch",
     "module-not-built",
     "module-refused-by-secure-boot",
     "module-blacklisted",
     "module-vermagic-mismatch",
     "gpu-held-by-other-driver",
+    "open-module-unsupported-gpu",
+    "proprietary-module-unsupported-gpu",
 ];
 
 /// What makes cuInit or nvmlInit fail, the more fundamental first.
@@ -54,12 +61,30 @@ const INIT_FAILS: &[&str] = &[
     "device-node-missing",
     "device-node-wrong-major",
     "uvm-missing",
-    "fabric-manager-absent",
     "fabric-manager-version",
+    "fabric-manager-absent",
+    "gsp-firmware-disabled",
+    "gsp-firmware-missing",
+    "gpu-excluded",
+    "mig-device-node-missing",
     "cuda-visible-devices-hides-all",
+    "mig-without-instances",
+    "compute-mode-exclusive",
+    "mps-leftover",
+    "address-space-limit",
+    "xid-in-log",
 ];
 
 pub(super) static RULES: &[Rule] = &[
+    Rule {
+        id: "branch-end-of-life",
+        layer: Driver,
+        severity: Note,
+        need: Need::Detail,
+        follows_from: &[],
+        page: include_str!("../pages/branch-end-of-life.md"),
+        check: supported::branch_end_of_life,
+    },
     Rule {
         id: "compat-libcuda-in-use",
         layer: Driver,
@@ -77,6 +102,15 @@ pub(super) static RULES: &[Rule] = &[
         follows_from: &[],
         page: include_str!("../pages/compat-libcuda-not-usable.md"),
         check: library::compat_not_usable,
+    },
+    Rule {
+        id: "compute-mode-exclusive",
+        layer: Driver,
+        severity: Error,
+        need: Need::Detail,
+        follows_from: &[],
+        page: include_str!("../pages/compute-mode-exclusive.md"),
+        check: gpu_state::compute_mode_exclusive,
     },
     Rule {
         id: "cuda-init-failed",
@@ -191,7 +225,7 @@ pub(super) static RULES: &[Rule] = &[
         layer: Driver,
         severity: Error,
         need: Need::Detail,
-        follows_from: &[],
+        follows_from: &["fabric-manager-version"],
         page: include_str!("../pages/fabric-manager-absent.md"),
         check: fabric::fabric_manager_absent,
     },
@@ -212,6 +246,15 @@ pub(super) static RULES: &[Rule] = &[
         follows_from: &[],
         page: include_str!("../pages/gpu-dropped-by-branch.md"),
         check: supported::gpu_dropped_by_branch,
+    },
+    Rule {
+        id: "gpu-excluded",
+        layer: Driver,
+        severity: Error,
+        need: Need::Detail,
+        follows_from: &[],
+        page: include_str!("../pages/gpu-excluded.md"),
+        check: firmware::gpu_excluded,
     },
     Rule {
         id: "gpu-held-by-other-driver",
@@ -238,6 +281,24 @@ pub(super) static RULES: &[Rule] = &[
         check: supported::gpu_too_new_for_branch,
     },
     Rule {
+        id: "gsp-firmware-disabled",
+        layer: Driver,
+        severity: Error,
+        need: Need::Detail,
+        follows_from: &[],
+        page: include_str!("../pages/gsp-firmware-disabled.md"),
+        check: firmware::gsp_firmware_disabled,
+    },
+    Rule {
+        id: "gsp-firmware-missing",
+        layer: Driver,
+        severity: Error,
+        need: Need::Detail,
+        follows_from: &["open-module-unsupported-gpu", "gsp-firmware-disabled"],
+        page: include_str!("../pages/gsp-firmware-missing.md"),
+        check: firmware::gsp_firmware_missing,
+    },
+    Rule {
         id: "libcuda-missing",
         layer: Driver,
         severity: Error,
@@ -254,6 +315,33 @@ pub(super) static RULES: &[Rule] = &[
         follows_from: &[],
         page: include_str!("../pages/libcuda-stub.md"),
         check: library::libcuda_stub,
+    },
+    Rule {
+        id: "matrix-newer-driver",
+        layer: Driver,
+        severity: Note,
+        need: Need::Detail,
+        follows_from: &[],
+        page: include_str!("../pages/matrix-newer-driver.md"),
+        check: age::matrix_newer_driver,
+    },
+    Rule {
+        id: "matrix-old",
+        layer: Driver,
+        severity: Note,
+        need: Need::Detail,
+        follows_from: &[],
+        page: include_str!("../pages/matrix-old.md"),
+        check: age::matrix_old,
+    },
+    Rule {
+        id: "mig-device-node-missing",
+        layer: Driver,
+        severity: Error,
+        need: Need::Detail,
+        follows_from: &[],
+        page: include_str!("../pages/mig-device-node-missing.md"),
+        check: firmware::mig_device_node_missing,
     },
     Rule {
         id: "module-blacklisted",
@@ -310,6 +398,15 @@ pub(super) static RULES: &[Rule] = &[
         check: module::module_version_disagrees,
     },
     Rule {
+        id: "mps-leftover",
+        layer: Driver,
+        severity: Error,
+        need: Need::Detail,
+        follows_from: &[],
+        page: include_str!("../pages/mps-leftover.md"),
+        check: mps::mps_leftover,
+    },
+    Rule {
         id: "nvml-init-failed",
         layer: Driver,
         severity: Warning,
@@ -328,6 +425,15 @@ pub(super) static RULES: &[Rule] = &[
         check: supported::open_module_unsupported_gpu,
     },
     Rule {
+        id: "persistence-off",
+        layer: Driver,
+        severity: Note,
+        need: Need::Detail,
+        follows_from: &[],
+        page: include_str!("../pages/persistence-off.md"),
+        check: gpu_state::persistence_off,
+    },
+    Rule {
         id: "proprietary-module-unsupported-gpu",
         layer: Driver,
         severity: Error,
@@ -341,7 +447,7 @@ pub(super) static RULES: &[Rule] = &[
         layer: Driver,
         severity: Error,
         need: Need::Detail,
-        follows_from: NO_MODULE,
+        follows_from: &["device-node-missing"],
         page: include_str!("../pages/uvm-missing.md"),
         check: nodes::uvm_missing,
     },

@@ -1,5 +1,7 @@
 //! The kernel module: installed, built, allowed, loaded, and of one version with user space.
 
+use std::fmt::Write as _;
+
 use crate::facts::{DiskModule, Layer, LibraryCopy, Reading};
 use crate::finding::{Finding, Fix, Severity};
 use crate::matrix::Purpose;
@@ -44,6 +46,7 @@ pub(super) fn driver_not_installed(ctx: &Ctx<'_>) -> Outcome {
     }
     if let Some(missing) = missing("nvidia module on disk", &ctx.facts.driver.disk_modules)
         .or_else(|| missing("libcuda", &ctx.facts.driver.libcuda))
+        .or_else(|| ctx.place_unknown())
     {
         return Outcome::unknown(missing);
     }
@@ -220,10 +223,44 @@ fn release_fixes(
         .map(|n| format!("blacklist {n}"))
         .collect::<Vec<_>>()
         .join("\\n");
-    let fix = Fix::at(Layer::Driver, format!("blacklist {}, rebuild the initramfs so that it holds at boot (update-initramfs -u on Debian and Ubuntu, dracut -f on Fedora, RHEL and SUSE), and reboot", in_words(&names.iter().map(ToString::to_string).collect::<Vec<_>>())))
-        .line(format!("printf '{lines}\\n' | sudo tee /etc/modprobe.d/blacklist-{}.conf", names.first().unwrap_or(&"nouveau")))
-        .cost("root, reboot");
-    finding.fix(verified(ctx, fix.line("sudo reboot")))
+    let what = in_words(&names.iter().map(ToString::to_string).collect::<Vec<_>>());
+    let blacklist = format!(
+        "printf '{lines}\\n' | sudo tee /etc/modprobe.d/blacklist-{}.conf",
+        names.first().unwrap_or(&"nouveau")
+    );
+    // Without the new initramfs the old one loads the module at the next boot all the same.
+    let fix = match initramfs_command(ctx) {
+        Some(command) => Fix::at(
+            Layer::Driver,
+            format!("blacklist {what}, rebuild the initramfs so that it holds at boot, and reboot"),
+        )
+        .line(blacklist)
+        .line(command)
+        .line("sudo reboot"),
+        None => Fix::at(
+            Layer::Driver,
+            format!("blacklist {what}, rebuild the initramfs with this distribution's tool so that it holds at boot, and reboot"),
+        )
+        .line(blacklist),
+    };
+    finding.fix(verified(ctx, fix.cost("root, reboot")))
+}
+
+/// What rebuilds the initramfs of the running kernel here: initramfs-tools of Debian and its kin, dracut of Fedora, RHEL
+/// and SUSE.
+fn initramfs_command(ctx: &Ctx<'_>) -> Option<&'static str> {
+    let os = ctx.facts.system.os.value()?;
+    let is = |family: &str| os.id == family || os.id_like.iter().any(|like| like == family);
+    if is("debian") || is("ubuntu") {
+        Some("sudo update-initramfs -u")
+    } else if ["fedora", "rhel", "centos", "suse", "opensuse"]
+        .into_iter()
+        .any(is)
+    {
+        Some("sudo dracut -f")
+    } else {
+        None
+    }
 }
 
 /// Installed, and no module for the running kernel.
@@ -232,7 +269,9 @@ pub(super) fn module_not_built(ctx: &Ctx<'_>) -> Outcome {
         return Outcome::Clean;
     }
     let driver = &ctx.facts.driver;
-    if let Some(missing) = missing("nvidia module on disk", &driver.disk_modules) {
+    if let Some(missing) =
+        missing("nvidia module on disk", &driver.disk_modules).or_else(|| ctx.place_unknown())
+    {
         return Outcome::unknown(missing);
     }
     let others = driver.disk_module_kernels.items();
@@ -334,9 +373,12 @@ pub(super) fn module_not_built(ctx: &Ctx<'_>) -> Outcome {
     if no_headers {
         fix = ctx.with_distro_commands(fix, Purpose::KernelHeaders);
         if fix.commands.is_empty() {
-            fix.summary.push_str(
-                " (the package is called linux-headers, kernel-devel or kernel-default-devel)",
-            );
+            let package = ctx
+                .distro_package_names(Purpose::KernelHeaders)
+                .unwrap_or_else(|| {
+                    "linux-headers, kernel-devel or kernel-default-devel".to_owned()
+                });
+            let _ = write!(fix.summary, " (the package is called {package})");
         }
     }
     if !driver.dkms.items().is_empty() {
@@ -496,7 +538,10 @@ pub(super) fn module_not_loaded(ctx: &Ctx<'_>) -> Outcome {
     if loaded {
         return Outcome::Clean;
     }
-    if let Some(missing) = missing("nvidia module on disk", &ctx.facts.driver.disk_modules) {
+    if let Some(missing) = missing("nvidia module on disk", &ctx.facts.driver.disk_modules)
+        .or_else(|| missing("nvidia-modprobe", &ctx.facts.driver.nvidia_modprobe))
+        .or_else(|| ctx.place_unknown())
+    {
         return Outcome::unknown(missing);
     }
     let Some(module) = core_modules(ctx).next() else {
@@ -679,6 +724,9 @@ pub(in crate::rules) fn mismatch(ctx: &Ctx<'_>) -> Outcome {
     if version == loaded && other.is_none() {
         return Outcome::Clean;
     }
+    if let Some(reason) = ctx.place_unknown() {
+        return Outcome::unknown(reason);
+    }
     let (soname, copy, version) = if version == loaded {
         (
             "libnvidia-ml.so.1",
@@ -749,12 +797,17 @@ pub(in crate::rules) fn mismatch(ctx: &Ctx<'_>) -> Outcome {
             finding = finding.evidence("empty file", broken.path.clone(), "0 bytes");
         }
     }
-    for (call, code, text) in [
-        ("cuInit", ctx.cu_init(), ctx.cu_init().map(cuda_code)),
-        ("nvmlInit", ctx.nvml_init(), ctx.nvml_init().map(nvml_code)),
+    for (call, answers, code, name) in [
+        (
+            "cuInit",
+            ctx.cuda_answers(),
+            ctx.cu_init(),
+            cuda_code as fn(i64) -> String,
+        ),
+        ("nvmlInit", ctx.nvml_answers(), ctx.nvml_init(), nvml_code),
     ] {
-        if let (Some(text), Some(_)) = (text, code.filter(|c| *c != 0)) {
-            finding = finding.evidence(call, text, copy.path.clone());
+        if let (Some(answers), Some(code)) = (answers, code.filter(|c| *c != 0)) {
+            finding = finding.evidence(call, name(code), answers.path.clone());
         }
     }
     if let Some(line) = ctx
@@ -807,7 +860,7 @@ fn mismatch_fixes(
             ctx,
             Fix::at(Layer::Driver, "or unload the old modules and load the new ones, after everything that uses the GPU has ended")
                 .line("sudo rmmod nvidia_drm nvidia_modeset nvidia_uvm nvidia && sudo modprobe nvidia")
-                .cost("root, ends all GPU work")
+                .cost("root, no GPU work running")
                 .second("needs every process off the GPU, the display included"),
         ))
 }

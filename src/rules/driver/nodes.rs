@@ -39,6 +39,23 @@ fn made_on_first_use(ctx: &Ctx<'_>) -> Option<&'static str> {
         .then_some("libcuda makes them when root starts a CUDA program")
 }
 
+/// The same where a node that CUDA needs is missing: a machine after boot that is healthy all the same.
+pub(super) fn nodes_come_on_first_use(ctx: &Ctx<'_>) -> Option<&'static str> {
+    let nodes = ctx.facts.driver.nodes.value()?;
+    let is_there = |path: &str| nodes.iter().any(|n| n.path == path);
+    let gpus = ctx.facts.driver.gpus.items().iter();
+    let complete = is_there("/dev/nvidiactl")
+        && is_there("/dev/nvidia-uvm")
+        && gpus
+            .filter(|g| !g.excluded)
+            .filter_map(|g| g.minor)
+            .all(|minor| is_there(&format!("/dev/nvidia{minor}")));
+    if complete || !host_with_module(ctx) {
+        return None;
+    }
+    made_on_first_use(ctx)
+}
+
 /// Whether this is a plain host with the module loaded: elsewhere missing nodes are the container's, or right.
 fn host_with_module(ctx: &Ctx<'_>) -> bool {
     ctx.plain_linux() && !ctx.in_container() && ctx.module_loaded() == Some(true)
@@ -54,6 +71,8 @@ pub(super) fn device_node_missing(ctx: &Ctx<'_>) -> Outcome {
     }
     if let Some(reason) = missing("device nodes", &ctx.facts.driver.nodes)
         .or_else(|| missing("the user", &ctx.facts.system.user))
+        .or_else(|| missing("nvidia-modprobe", &ctx.facts.driver.nvidia_modprobe))
+        .or_else(|| ctx.place_unknown())
     {
         return Outcome::unknown(reason);
     }
@@ -227,7 +246,10 @@ pub(super) fn uvm_missing(ctx: &Ctx<'_>) -> Outcome {
     if loaded && node || made_on_first_use(ctx).is_some() {
         return Outcome::Clean;
     }
-    if let Some(reason) = missing("the user", &ctx.facts.system.user) {
+    if let Some(reason) = missing("the user", &ctx.facts.system.user)
+        .or_else(|| missing("nvidia-modprobe", &ctx.facts.driver.nvidia_modprobe))
+        .or_else(|| ctx.place_unknown())
+    {
         return Outcome::unknown(reason);
     }
     let title = match (loaded, node) {

@@ -2,7 +2,7 @@
 
 use crate::facts::{Flavour, Layer, PciDevice};
 use crate::finding::{Finding, Fix, Severity};
-use crate::matrix::{Arch, Confidence, OpenModule, Purpose};
+use crate::matrix::{Arch, Confidence, EndOfLife, OpenModule, Purpose};
 use crate::rules::stack::{cuda_code, in_words, verified};
 use crate::rules::{Ctx, Outcome};
 use crate::version::Version;
@@ -14,7 +14,27 @@ fn known_gpus<'a>(ctx: &'a Ctx<'_>) -> Vec<(&'a PciDevice, &'a Arch)> {
         .collect()
 }
 
-/// Whether the driver shows that it does not drive this GPU: it is not in its list, nothing is bound, or CUDA sees none.
+/// Whether the kernel module said in the log that it leaves this GPU alone:
+///
+/// ```text
+/// NVRM: The NVIDIA GPU 0000:01:00.0 (PCI ID: 10de:2b85)
+/// NVRM: installed in this system is not supported by the
+/// NVRM: NVIDIA 550.163.01 driver release.
+/// ```
+fn refused_in_log(ctx: &Ctx<'_>, device: &PciDevice) -> bool {
+    let log = ctx.facts.driver.kernel_log.items();
+    log.iter().enumerate().any(|(at, line)| {
+        line.contains("NVIDIA GPU")
+            && line.contains(&device.address)
+            && log.iter().skip(at).take(3).any(|line| {
+                line.contains("is not supported by")
+                    || line.contains("requires use of the NVIDIA open kernel modules")
+            })
+    })
+}
+
+/// Whether the driver shows that it does not drive this GPU: it is not in its list, nothing is bound, CUDA sees none, or
+/// the kernel's log says so.
 fn not_driven(ctx: &Ctx<'_>, device: &PciDevice) -> bool {
     let listed = ctx
         .facts
@@ -25,6 +45,7 @@ fn not_driven(ctx: &Ctx<'_>, device: &PciDevice) -> bool {
     listed == Some(false)
         || ctx.cu_init().is_some_and(|code| code != 0)
         || (device.driver.is_absent() && ctx.module_loaded() == Some(true))
+        || refused_in_log(ctx, device)
 }
 
 /// Error where no GPU is left that this driver can use, else warning.
@@ -168,12 +189,14 @@ pub(super) fn gpu_too_new_for_branch(ctx: &Ctx<'_>) -> Outcome {
         return Outcome::Clean;
     };
     // The first branch of a chip is read from lists that may lag behind what the driver does: the host has to confirm.
+    // A module that does not load where this is its only GPU confirms it too.
+    let not_loaded = ctx.module_loaded() == Some(false);
     let affected: Vec<_> = known_gpus(ctx)
         .into_iter()
         .filter(|(device, arch)| {
             arch.first_driver_branch
                 .is_some_and(|first| version.major() < first)
-                && not_driven(ctx, device)
+                && (not_driven(ctx, device) || (not_loaded && device.driver.is_absent()))
         })
         .collect();
     let Some(first) = affected
@@ -191,6 +214,62 @@ pub(super) fn gpu_too_new_for_branch(ctx: &Ctx<'_>) -> Outcome {
         .detail("The GPU is of an architecture that this branch does not know. The module loads and ignores it.")
         .fix(driver_fix(ctx, format!("install the {first} branch of the driver or a newer one")));
     Outcome::found([finding])
+}
+
+/// The branch gets no more fixes.
+pub(super) fn branch_end_of_life(ctx: &Ctx<'_>) -> Outcome {
+    // Windows's and Tegra's drivers are other lines than the table's.
+    if !ctx.plain_linux() {
+        return Outcome::Clean;
+    }
+    let date = ctx.facts.taken_at.as_str();
+    let found = ctx.driver_version().and_then(|(version, source)| {
+        let branch = ctx.matrix.branch(version)?;
+        (branch.life_at(date) == EndOfLife::Ended).then_some((version, source, branch))
+    });
+    let Some((version, source, branch)) = found else {
+        return Outcome::Clean;
+    };
+    // Where a GPU has a last branch, nothing newer is of use to it.
+    let last = known_gpus(ctx)
+        .iter()
+        .filter_map(|(_, arch)| arch.last_driver_branch)
+        .min();
+    let next: Vec<u32> = ctx
+        .matrix
+        .driver_branches()
+        .iter()
+        .filter(|b| {
+            b.branch > branch.branch
+                && last.is_none_or(|last| b.branch <= last)
+                && matches!(b.kind.as_str(), "lts" | "production")
+                && b.life_at(date) == EndOfLife::Alive
+        })
+        .map(|b| b.branch)
+        .collect();
+    let ended = branch.end_of_life.as_deref().unwrap_or_default();
+    let finding = Finding::new("branch-end-of-life", Layer::Driver, Severity::Note, format!("driver {version} is of branch {}, which gets no more fixes since {ended}", branch.branch))
+        .component("nvidia.ko")
+        .detail("The driver goes on working as it does. Faults and security holes that are found now are mended in newer branches only, and newer kernels may no longer build its module.")
+        .evidence("driver", version.to_string(), source)
+        .evidence("last month of support of the branch", ended, "compatibility matrix")
+        .source(branch.source.clone());
+    let fix = match next.iter().max() {
+        Some(newest) => driver_fix(
+            ctx,
+            format!("move to a branch that is supported, {newest} for instance"),
+        ),
+        None => Fix::at(
+            Layer::Hardware,
+            match last {
+                Some(_) => {
+                    "keep the driver: no supported branch drives this GPU any more, so a newer GPU is the way to one"
+                }
+                None => "move to a branch that NVIDIA supports",
+            },
+        ),
+    };
+    Outcome::found([finding.fix(fix)])
 }
 
 /// The open module on a GPU without the firmware processor that it needs.
@@ -241,7 +320,7 @@ pub(super) fn open_module_unsupported_gpu(ctx: &Ctx<'_>) -> Outcome {
         ctx,
         format!("install the proprietary module of {version} instead of the open one"),
     );
-    let fix = ctx.with_distro_commands(fix, Purpose::Driver);
+    let fix = ctx.with_branch_commands(fix, Purpose::Driver, version.major());
     let finding = finding.fix(fix);
     Outcome::found([if others > 0 {
         finding.fix(Fix::at(Layer::Hardware, "or take the older GPU out, if the others need the open module (Blackwell and newer do)").second("one module has to drive all GPUs of a machine"))
@@ -310,7 +389,7 @@ pub(super) fn proprietary_module_unsupported_gpu(ctx: &Ctx<'_>) -> Outcome {
         ctx,
         format!("install the open module of {version} instead of the proprietary one"),
     );
-    let fix = ctx.with_distro_commands(fix, Purpose::OpenModules);
+    let fix = ctx.with_branch_commands(fix, Purpose::OpenModules, version.major());
     Outcome::found([finding.fix(fix)])
 }
 

@@ -16,6 +16,7 @@ fuzz_target!(|bytes: &[u8]| {
     let _ = proc::char_devices(text);
     let _ = proc::os_release(text);
     let _ = proc::cmdline(text);
+    let _ = proc::limits(text);
     let _ = proc::lockdown(text);
     let _ = proc::keyring_count(text, ".machine");
     let _ = proc::modules_dep(text);

@@ -1,6 +1,6 @@
 //! The GPUs of a described host, as its libraries name them.
 
-use gpudoctor::facts::DeviceAnswer;
+use gpudoctor::facts::{DeviceAnswer, MigAnswer};
 
 use super::super::host::Host;
 
@@ -9,13 +9,12 @@ const NVML_GPU_IS_LOST: i64 = 15;
 
 /// How many GPUs the kernel module lists.
 pub(super) fn driver_gpus(host: &Host) -> i64 {
-    i64::try_from(
-        host.files
-            .keys()
-            .filter(|path| gpu_address(path).is_some())
-            .count(),
-    )
-    .unwrap()
+    i64::try_from(listed(host).count()).unwrap()
+}
+
+/// The addresses of those.
+pub(super) fn listed(host: &Host) -> impl Iterator<Item = &str> {
+    host.files.keys().filter_map(|path| gpu_address(path))
 }
 
 /// The PCI address in `/proc/driver/nvidia/gpus/ADDRESS/information`.
@@ -44,6 +43,31 @@ pub(super) fn devices_of(host: &Host, count: i64, lost: Option<u32>) -> Vec<Devi
             }
         })
         .collect()
+}
+
+/// The same GPUs as NVML names them: with what it reads of each.
+pub(super) fn nvml_devices(host: &Host, count: i64) -> Vec<DeviceAnswer> {
+    let mut devices = devices_of(host, count, host.dlopen.lost);
+    let readings = &host.dlopen.readings;
+    for (index, device) in devices.iter_mut().enumerate() {
+        let told = readings.get(index).or(readings.last());
+        let told = told.cloned().unwrap_or_default();
+        if device.code == 0 {
+            device.mig = host.dlopen.mig_mode.map(|mode| MigAnswer {
+                on: mode == 1,
+                pending: mode == 1,
+                instances: told.mig_instances.filter(|_| mode == 1),
+            });
+            device.row_remap_pending = told.row_remap_pending;
+            device.row_remap_failed = told.row_remap_failed;
+            device.retired_pages_pending = told.retired_pages_pending;
+            device.compute_mode = told.compute_mode;
+            device.persistence = told.persistence;
+            device.link_width_max = told.link_width_max;
+            device.processes = told.processes;
+        }
+    }
+    devices
 }
 
 /// What is told of each GPU, at least one.
@@ -91,6 +115,7 @@ fn gpu_rows(host: &Host) -> Vec<DeviceAnswer> {
             uuid: Some(
                 uuid.unwrap_or_else(|| format!("GPU-00000000-0000-4000-8000-{:012}", i + 1)),
             ),
+            ..DeviceAnswer::default()
         }
     };
     told.into_iter().enumerate().map(row).collect()

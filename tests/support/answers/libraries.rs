@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use gpudoctor::facts::{Call, ChildEnd, DeviceAnswer, LibraryAnswers};
 
 use super::super::host::{Answer, ElfFile, Host};
-use super::gpus::{devices_of, driver_gpus};
+use super::gpus::{devices_of, driver_gpus, nvml_devices};
 
 /// Deadline that a hanging call is killed after, in milliseconds.
 const DEADLINE_MS: u64 = 30_000;
@@ -58,6 +58,10 @@ pub(super) struct Cuda {
     count: i64,
     /// The call that it does not come back from, and how that ends.
     dies: Option<(&'static str, ChildEnd)>,
+    /// What it prints in `cuInit`.
+    prints: Option<String>,
+    /// How long its `cuInit` takes, in milliseconds.
+    slow_ms: Option<u64>,
 }
 
 impl Cuda {
@@ -70,6 +74,11 @@ impl Cuda {
                 init: value("INIT_CODE").unwrap_or(0),
                 count: value("DEVICE_COUNT").unwrap_or(1),
                 dies: deadly(stub, "cuInit", "cuDriverGetVersion"),
+                prints: match stub.get("PRINT_ON_INIT") {
+                    Some(Answer::Text(text)) => Some(text.clone()),
+                    _ => None,
+                },
+                slow_ms: value("SLOW_ON_INIT").and_then(|ms| u64::try_from(ms).ok()),
             };
         }
         let told = &host.dlopen;
@@ -97,6 +106,8 @@ impl Cuda {
                 init: CUDA_STUB_LIBRARY,
                 count: 0,
                 dies: None,
+                prints: None,
+                slow_ms: None,
             };
         }
         let count = told
@@ -112,6 +123,17 @@ impl Cuda {
             init: init.as_ref().and_then(Answer::code).unwrap_or(0),
             count: count.unwrap_or_else(|| driver_gpus(host).max(1)),
             dies: None,
+            prints: None,
+            slow_ms: None,
+        }
+    }
+
+    /// The same libcuda in a process from whose environment nothing hides GPUs.
+    pub(super) fn unhidden(self, host: &Host) -> Self {
+        Self {
+            init: 0,
+            count: driver_gpus(host).max(1),
+            ..self
         }
     }
 
@@ -130,7 +152,11 @@ impl Cuda {
         };
         let mut planned = vec![code("dlopen", 0), version];
         if made {
-            planned.push(code("cuInit", self.init));
+            planned.push(Call {
+                printed: self.prints.clone(),
+                slow_ms: self.slow_ms,
+                ..code("cuInit", self.init)
+            });
             if self.init == 0 {
                 planned.push(match self.count_code() {
                     0 => number("cuDeviceGetCount", self.count),
@@ -161,6 +187,7 @@ impl Cuda {
             calls,
             end,
             devices,
+            ..LibraryAnswers::default()
         }
     }
 }
@@ -225,7 +252,6 @@ pub(super) fn nvml(
     host: &Host,
     file: &ElfFile,
     driver: Option<&Cuda>,
-    made: bool,
 ) -> LibraryAnswers {
     let mut calls = vec![code("dlopen", 0)];
     let mut devices = Vec::new();
@@ -238,11 +264,11 @@ pub(super) fn nvml(
         None => 0,
     });
     let dies = stub.and_then(|stub| deadly(stub, "nvmlInit_v2", "nvmlInit_v2"));
-    if let Some((call, how)) = dies.filter(|(call, _)| made || *call == "dlopen") {
+    if let Some((call, how)) = dies {
         calls.retain(|c| c.name != call);
         calls.push(lost_call(call));
         end = how;
-    } else if made {
+    } else {
         calls.push(code("nvmlInit_v2", init));
         if init == 0 {
             let text = Some(file.version.clone());
@@ -264,7 +290,7 @@ pub(super) fn nvml(
                 .or(told_count)
                 .unwrap_or_else(|| driver_gpus(host).max(1));
             calls.push(number("nvmlDeviceGetCount_v2", count));
-            devices = devices_of(host, count, told.lost);
+            devices = nvml_devices(host, count);
             calls.push(code("nvmlShutdown", 0));
         }
     }
@@ -273,6 +299,7 @@ pub(super) fn nvml(
         calls,
         end,
         devices,
+        ..LibraryAnswers::default()
     }
 }
 
@@ -318,7 +345,7 @@ pub(super) fn cudart(path: &str, level: u32, driver: Option<&Cuda>, made: bool) 
         path: path.to_owned(),
         calls,
         end: ChildEnd::Finished,
-        devices: Vec::new(),
+        ..LibraryAnswers::default()
     }
 }
 

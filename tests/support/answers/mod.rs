@@ -9,7 +9,7 @@ mod libraries;
 use std::collections::BTreeMap;
 
 use gpudoctor::facts::{
-    Call, Calls, ChildEnd, Confinement, LibraryAnswers, OpenAnswer, Reading, User, VendorFacts,
+    Calls, Confinement, LibraryAnswers, OpenAnswer, Reading, User, VendorFacts,
 };
 use libraries::{Cuda, cudart, nvml};
 pub use libraries::{cuda_major, runtime_level};
@@ -38,10 +38,26 @@ pub fn calls(host: &Host, tree: &Tree) -> Calls {
         .iter()
         .any(|node| node.path == "/dev/dxg" || node.path.starts_with("/dev/nvgpu/"));
     if in_kernel || by_node || loaded.iter().any(|path| tree.resolve(path).is_some()) {
-        Calls::Made
+        if all_asleep(host) {
+            Calls::Asleep
+        } else {
+            Calls::Made
+        }
     } else {
         Calls::NoDriver
     }
+}
+
+/// Whether every GPU that the driver lists sleeps: then nobody wakes it.
+fn all_asleep(host: &Host) -> bool {
+    let mut addresses = gpus::listed(host).peekable();
+    addresses.peek().is_some()
+        && addresses.all(|address| {
+            let path = format!("/sys/bus/pci/devices/{address}/power/runtime_status");
+            host.files
+                .get(&path)
+                .is_some_and(|status| status.trim() == "suspended")
+        })
 }
 
 /// All answers.
@@ -55,19 +71,37 @@ pub fn vendor(
     let made = calls == Calls::Made;
     let driver = match loader.open(LIBCUDA) {
         Loaded::File(path) => Some(Cuda::of(host, described(loader, host, &path))),
-        Loaded::Missing | Loaded::Refused(..) => None,
+        Loaded::Missing | Loaded::Refused(_) => None,
     };
     let cudart: Vec<_> = cudart_files(host, loader, environment)
         .into_iter()
         .map(|(path, file)| cudart(&path, runtime_level(host, file), driver.as_ref(), made))
         .collect();
+    let libcuda = ask(host, loader, LIBCUDA, |path, file| {
+        Cuda::of(host, file).answers(path, host, made)
+    });
+    // A host says what happens in the failing process. Where that sees no GPU and has the variable, it is what hides them.
+    let hidden = environment.contains_key("CUDA_VISIBLE_DEVICES")
+        && (libcuda.value()).is_some_and(|answers| answers.code("cuInit") == Some(100));
     VendorFacts {
-        libcuda: ask(host, loader, LIBCUDA, |path, file| {
-            Cuda::of(host, file).answers(path, host, made)
-        }),
-        libnvidia_ml: ask(host, loader, LIBNVIDIA_ML, |path, file| {
-            nvml(path, host, file, driver.as_ref(), made)
-        }),
+        libcuda_unhidden: if hidden {
+            ask(host, loader, LIBCUDA, |path, file| {
+                Cuda::of(host, file)
+                    .unhidden(host)
+                    .answers(path, host, made)
+            })
+        } else {
+            Reading::absent("asked only where CUDA_VISIBLE_DEVICES is set and no GPU was seen")
+        },
+        libcuda,
+        // NVML has nothing to say without init calls.
+        libnvidia_ml: if made {
+            ask(host, loader, LIBNVIDIA_ML, |path, file| {
+                nvml(path, host, file, driver.as_ref())
+            })
+        } else {
+            Reading::unreadable("not asked: no driver seems loaded")
+        },
         cudart: if cudart.is_empty() {
             Reading::absent("no libcudart is reached")
         } else {
@@ -76,13 +110,14 @@ pub fn vendor(
         opens: if made {
             Reading::present(opens(host, user), "open()")
         } else {
-            Reading::absent("no driver seems loaded, so nothing was opened")
+            Reading::unreadable("not opened: no driver seems loaded")
         },
         confined: Reading::present(
             Confinement {
                 no_new_privs: true,
                 read_only_dev: user.uid == 0,
                 dropped_capabilities: user.uid == 0,
+                ..Confinement::default()
             },
             "the child",
         ),
@@ -98,21 +133,7 @@ fn ask(
 ) -> Reading<LibraryAnswers> {
     match loader.open(name) {
         Loaded::Missing => Reading::absent(format!("the loader's search for {name}")),
-        Loaded::Refused(path, message) => {
-            let call = Call {
-                name: "dlopen".to_owned(),
-                text: Some(message),
-                ..Call::default()
-            };
-            let end = ChildEnd::Finished;
-            let answers = LibraryAnswers {
-                path: path.clone(),
-                calls: vec![call],
-                end,
-                devices: Vec::new(),
-            };
-            Reading::present(answers, path)
-        }
+        Loaded::Refused(path) => Reading::absent(format!("{path}: no library that can be loaded")),
         Loaded::File(path) => {
             Reading::present(answers(&path, described(loader, host, &path)), path.clone())
         }

@@ -1,0 +1,67 @@
+//! `gpudoctor matrix`: questions to the compatibility matrix, on any machine. Nothing of the machine is looked at.
+
+use super::{overlay, print, terminal};
+use crate::ask;
+use crate::cli::{AnswerFormat, CanArgs, MatrixArgs, MatrixQuestion};
+use crate::error::Error;
+use crate::report::matrix as report;
+use crate::target::Target;
+
+pub(super) fn run(args: &MatrixArgs) -> Result<u8, Error> {
+    let how = match &args.question {
+        MatrixQuestion::Cuda { answer, .. }
+        | MatrixQuestion::Driver { answer, .. }
+        | MatrixQuestion::Gpu { answer, .. } => answer,
+        MatrixQuestion::Can(can) => &can.answer,
+    };
+    let matrix = overlay::matrix(how.matrix.as_deref(), true)?;
+    let answer = match &args.question {
+        MatrixQuestion::Cuda { version, .. } => ask::cuda(&matrix, version),
+        MatrixQuestion::Driver { version, os, .. } => ask::driver(&matrix, version, os.as_ref()),
+        MatrixQuestion::Gpu { gpu, .. } => ask::gpu(&matrix, gpu),
+        MatrixQuestion::Can(can) => ask::can(&matrix, &target(can)?).map_err(Error::Usage)?,
+    };
+    let text = match how.format {
+        AnswerFormat::Json => {
+            report::json(&answer, &matrix).map_err(|e| Error::Output(e.into()))?
+        }
+        AnswerFormat::Text => report::text(
+            &answer,
+            &matrix,
+            terminal::width(),
+            terminal::color(how.color),
+        ),
+    };
+    print(&text)?;
+    Ok(answer.exit_code())
+}
+
+/// The target with what the single options say; each thing once.
+fn target(args: &CanArgs) -> Result<Target, Error> {
+    let mut target = args.target.clone().unwrap_or_default();
+    let gpus: Vec<_> = args.gpu.iter().flat_map(|gpus| gpus.0.clone()).collect();
+    let twice = |key: &str| {
+        Err(Error::Usage(format!(
+            "`{key}` is given twice: in --target and as --{key}"
+        )))
+    };
+    if let Some(driver) = &args.driver
+        && target.driver.replace(driver.clone()).is_some()
+    {
+        return twice("driver");
+    }
+    if let Some(cuda) = &args.cuda
+        && target.cuda.replace(cuda.clone()).is_some()
+    {
+        return twice("cuda");
+    }
+    if let Some(os) = &args.os
+        && target.os.replace(os.clone()).is_some()
+    {
+        return twice("os");
+    }
+    if !gpus.is_empty() && !std::mem::replace(&mut target.gpus, gpus).is_empty() {
+        return twice("gpu");
+    }
+    Ok(target)
+}

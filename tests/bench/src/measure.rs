@@ -1,0 +1,116 @@
+//! One run of a program, and what the kernel says it cost: `wait4` counts the run's own children, too.
+
+use std::ffi::CString;
+use std::os::unix::ffi::OsStrExt as _;
+use std::path::{Path, PathBuf};
+use std::{io, mem, ptr};
+
+/// A program with its arguments and environment, ready to be started.
+pub(crate) struct Run {
+    program: CString,
+    arguments: Vec<CString>,
+    environment: Vec<CString>,
+}
+
+/// What a run cost.
+#[derive(Clone, Copy)]
+pub(crate) struct Cost {
+    /// User and system time, in milliseconds.
+    pub(crate) cpu_ms: f64,
+    /// The largest resident set of the run or of one of its children, in megabytes (10^6 bytes).
+    pub(crate) memory_mb: f64,
+}
+
+fn text(bytes: &[u8]) -> Result<CString, String> {
+    CString::new(bytes).map_err(|e| e.to_string())
+}
+
+impl Run {
+    /// `PROGRAM check OPTIONS...`, with no other environment than this one.
+    pub(crate) fn new(
+        program: &Path,
+        options: &[&str],
+        variables: &[(&str, PathBuf)],
+        home: &Path,
+    ) -> Result<Self, String> {
+        let program = program
+            .canonicalize()
+            .map_err(|e| format!("{}: {e}", program.display()))?;
+        let program = text(program.as_os_str().as_bytes())?;
+        let mut arguments = vec![program.clone(), c"check".to_owned()];
+        for option in options {
+            arguments.push(text(option.as_bytes())?);
+        }
+        let mut environment = vec![c"PATH=/usr/bin:/bin".to_owned()];
+        for (name, value) in variables.iter().chain(&[("HOME", home.to_owned())]) {
+            let bytes = [name.as_bytes(), b"=", value.as_os_str().as_bytes()].concat();
+            environment.push(text(&bytes)?);
+        }
+        Ok(Self {
+            program,
+            arguments,
+            environment,
+        })
+    }
+}
+
+/// Runs it once, its output thrown away. `posix_spawn`, since a forked copy of this process would count as the run's memory.
+///
+/// # Errors
+/// Where it cannot be started, is ended by a signal, or says that it failed itself (exit code 2).
+pub(crate) fn cost(run: &Run) -> Result<Cost, String> {
+    let pointers = |texts: &[CString]| -> Vec<*mut libc::c_char> {
+        let all = texts.iter().map(|text| text.as_ptr().cast_mut());
+        all.chain([ptr::null_mut()]).collect()
+    };
+    let (arguments, environment) = (pointers(&run.arguments), pointers(&run.environment));
+    let failed = |code: i32| io::Error::from_raw_os_error(code).to_string();
+    let mut pid = 0;
+    // SAFETY: the actions are initialised before they are used and destroyed once. Every pointer that is handed over is to
+    // a C string, or to an array of such that ends in null, of `run`, which outlives the calls.
+    let spawned = unsafe {
+        let mut actions: libc::posix_spawn_file_actions_t = mem::zeroed();
+        libc::posix_spawn_file_actions_init(&raw mut actions);
+        for fd in [1, 2] {
+            libc::posix_spawn_file_actions_addopen(
+                &raw mut actions,
+                fd,
+                c"/dev/null".as_ptr(),
+                libc::O_WRONLY,
+                0,
+            );
+        }
+        let spawned = libc::posix_spawn(
+            &raw mut pid,
+            run.program.as_ptr(),
+            &raw const actions,
+            ptr::null(),
+            arguments.as_ptr(),
+            environment.as_ptr(),
+        );
+        libc::posix_spawn_file_actions_destroy(&raw mut actions);
+        spawned
+    };
+    if spawned != 0 {
+        return Err(failed(spawned));
+    }
+    let mut status = 0;
+    // SAFETY: all zeroes are a valid `rusage`, and both pointers are to locals of the right type.
+    let (waited, usage) = unsafe {
+        let mut usage: libc::rusage = mem::zeroed();
+        let waited = libc::wait4(pid, &raw mut status, 0, &raw mut usage);
+        (waited, usage)
+    };
+    if waited != pid {
+        return Err(io::Error::last_os_error().to_string());
+    }
+    if !libc::WIFEXITED(status) || libc::WEXITSTATUS(status) > 1 {
+        return Err(format!("the run failed: wait status {status:#x}"));
+    }
+    let ms = |time: libc::timeval| time.tv_sec as f64 * 1e3 + time.tv_usec as f64 / 1e3;
+    Ok(Cost {
+        cpu_ms: ms(usage.ru_utime) + ms(usage.ru_stime),
+        // The kernel counts in units of 1024 bytes.
+        memory_mb: usage.ru_maxrss as f64 * 1024.0 / 1e6,
+    })
+}

@@ -1,0 +1,205 @@
+//! NVIDIA's real libraries for the tests, by name and pinned version: CUDA runtimes through pip, the driver's user
+//! space through apt from Debian's non-free component. Fetched once, unpacked under `target/parts`, and kept there.
+//!
+//! Nothing is installed and nothing of the machine is changed: apt gets a configuration, lists and a cache of its own.
+//! Nothing in here loads a library or judges what was fetched.
+#![allow(
+    unreachable_pub,
+    clippy::unwrap_used,
+    clippy::disallowed_methods,
+    reason = "test code: it starts pip and apt and writes below target"
+)]
+
+mod apt;
+mod pip;
+
+use std::fs::{self, File};
+use std::io::Write as _;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::sync::OnceLock;
+
+/// A CUDA runtime as a wheel.
+#[derive(Clone, Copy, Debug)]
+pub struct Wheel {
+    /// The distribution.
+    pub name: &'static str,
+    /// Its version, which is that of the CUDA component.
+    pub version: &'static str,
+}
+
+/// The first and last runtime of each major version that drivers of today meet, and one or two between them.
+pub const RUNTIMES: [Wheel; 7] = [
+    Wheel::new("nvidia-cuda-runtime-cu11", "11.8.89"),
+    Wheel::new("nvidia-cuda-runtime-cu12", "12.0.107"),
+    Wheel::new("nvidia-cuda-runtime-cu12", "12.4.127"),
+    Wheel::new("nvidia-cuda-runtime-cu12", "12.9.79"),
+    Wheel::new("nvidia-cuda-runtime", "13.0.96"),
+    Wheel::new("nvidia-cuda-runtime", "13.2.86"),
+    Wheel::new("nvidia-cuda-runtime", "13.5.37"),
+];
+
+impl Wheel {
+    const fn new(name: &'static str, version: &'static str) -> Self {
+        Self { name, version }
+    }
+}
+
+/// A driver branch as Debian packages it.
+#[derive(Clone, Copy, Debug)]
+pub struct Branch {
+    /// 535.
+    pub number: u32,
+    /// The package with libcuda, and the one with libnvidia-ml.
+    packages: [&'static str; 2],
+    /// The version of both that these tests were written with. A mirror keeps the newest of each release only: where this
+    /// one is gone, a newer one of the same branch is taken.
+    version: &'static str,
+}
+
+/// The branches.
+pub const BRANCHES: [Branch; 3] = [
+    Branch {
+        number: 470,
+        packages: ["libnvidia-tesla-470-cuda1", "libnvidia-tesla-470-ml1"],
+        version: "470.256.02-1~deb12u1",
+    },
+    Branch {
+        number: 535,
+        packages: ["libcuda1", "libnvidia-ml1"],
+        version: "535.261.03-1",
+    },
+    Branch {
+        number: 550,
+        packages: ["libcuda1", "libnvidia-ml1"],
+        version: "550.163.01-2",
+    },
+];
+
+/// The releases of Debian that have these branches.
+const RELEASES: &str = "bookworm trixie";
+
+/// A driver's two libraries, as they were unpacked.
+#[derive(Clone, Debug)]
+pub struct Driver {
+    /// Its branch.
+    pub branch: u32,
+    /// Its version, by the package: `535.261.03`.
+    pub version: String,
+    /// `.../libcuda.so.535.261.03`.
+    pub libcuda: PathBuf,
+    /// `.../libnvidia-ml.so.535.261.03`.
+    pub libnvidia_ml: PathBuf,
+}
+
+/// Everything that was fetched.
+#[derive(Debug)]
+pub struct Parts {
+    /// Each runtime with the folder of its unpacked wheel: what belongs into site-packages.
+    pub runtimes: Vec<(Wheel, PathBuf)>,
+    /// In the order of [`BRANCHES`].
+    pub drivers: Vec<Driver>,
+}
+
+/// The parts. Where they cannot be had, the reason is written down and the answer is `None`; where `CI` is set, the test
+/// fails instead.
+pub fn all() -> Option<&'static Parts> {
+    static PARTS: OnceLock<Result<Parts, String>> = OnceLock::new();
+    match PARTS.get_or_init(fetch) {
+        Ok(parts) => Some(parts),
+        Err(why) => {
+            not_run(&format!("NVIDIA's real parts cannot be had: {why}"));
+            None
+        }
+    }
+}
+
+/// Says that a test, or a part of one, is not run; under CI that is a failure.
+pub fn not_run(why: &str) {
+    let under_ci = std::env::var_os("CI").is_some_and(|ci| !ci.is_empty() && ci != "false");
+    assert!(!under_ci, "not run, and under CI it must be: {why}");
+    left_out(why);
+}
+
+/// Says that a test, or a part of one, is left out since it does not apply here.
+pub fn left_out(why: &str) {
+    let test = std::thread::current();
+    say(&format!(
+        "{}: NOT RUN: {why}",
+        test.name().unwrap_or("a test")
+    ));
+}
+
+/// Says something whether or not the test passes: the test harness holds back what `println!` writes, not this.
+pub fn say(text: &str) {
+    let _ = writeln!(std::io::stderr(), "{text}");
+}
+
+/// Fetches what is not there yet. One process and one thread at a time: the others wait at the lock file.
+fn fetch() -> Result<Parts, String> {
+    if !cfg!(target_arch = "x86_64") {
+        return Err("they are fetched for x86_64 only".to_owned());
+    }
+    let store = Path::new(env!("CARGO_TARGET_TMPDIR"))
+        .parent()
+        .unwrap()
+        .join("parts");
+    let io = |e: std::io::Error| format!("{}: {e}", store.display());
+    fs::create_dir_all(&store).map_err(io)?;
+    let lock = File::create(store.join("lock")).map_err(io)?;
+    lock.lock().map_err(io)?;
+    let runtimes = RUNTIMES
+        .into_iter()
+        .map(|wheel| {
+            let place = store.join(format!("{}-{}", wheel.name, wheel.version));
+            complete(&place, |folder| pip::fetch(wheel, folder)).map(|()| (wheel, place))
+        })
+        .collect::<Result<_, _>>()?;
+    let apt = apt::Apt::new(&store.join("apt"));
+    let drivers = BRANCHES
+        .into_iter()
+        .map(|branch| {
+            let place = store.join(format!("driver-{}", branch.version));
+            complete(&place, |folder| apt.fetch(branch, folder))?;
+            apt::driver(branch, &place)
+        })
+        .collect::<Result<_, _>>()?;
+    Ok(Parts { runtimes, drivers })
+}
+
+/// Fills a folder beside its place and moves it there when it is complete: what lies at the place is whole.
+fn complete(place: &Path, fill: impl FnOnce(&Path) -> Result<(), String>) -> Result<(), String> {
+    if place.is_dir() {
+        return Ok(());
+    }
+    let io = |e: std::io::Error| format!("{}: {e}", place.display());
+    let beside = tempfile::tempdir_in(place.parent().unwrap()).map_err(io)?;
+    let folder = beside.path().join("part");
+    fs::create_dir(&folder).map_err(io)?;
+    fill(&folder)?;
+    fs::rename(&folder, place).map_err(io)
+}
+
+/// Runs a program to its end; its standard output, or in one line what went wrong.
+fn run(command: &mut Command) -> Result<String, String> {
+    let program = command.get_program().display().to_string();
+    let output = command
+        .stdin(Stdio::null())
+        .output()
+        .map_err(|e| format!("{program}: {e}"))?;
+    if output.status.success() {
+        return Ok(String::from_utf8_lossy(&output.stdout).into_owned());
+    }
+    let said = String::from_utf8_lossy(&output.stderr);
+    let last: Vec<&str> = said
+        .lines()
+        .filter(|line| !line.trim().is_empty())
+        .collect();
+    let last = last.iter().rev().take(3).rev();
+    let last: Vec<&str> = last.copied().collect();
+    Err(format!(
+        "{program}: {}: {}",
+        output.status,
+        last.join(" / ")
+    ))
+}
