@@ -163,7 +163,7 @@ pub fn diagnose(facts: &Facts, matrix: &Matrix, options: &Options) -> Diagnosis 
             all
         });
     Diagnosis {
-        verdict: verdict(&ctx, &findings, &ignored, &layers),
+        verdict: verdict(&ctx, &findings, &ignored, &layers, &options.only),
         layers,
         findings,
         ignored,
@@ -303,6 +303,7 @@ fn verdict(
     findings: &[Finding],
     ignored: &[Finding],
     layers: &[LayerState],
+    only: &[Layer],
 ) -> Verdict {
     let roots: Vec<&Finding> = findings
         .iter()
@@ -339,21 +340,32 @@ fn verdict(
             layer: None,
             finding: None,
             key: None,
-            summary: healthy_summary(ctx, ignored, layers),
+            summary: healthy_summary(ctx, ignored, layers, only),
             roots: keys,
         },
     }
 }
 
 /// The line of a machine without faults that count. What is ignored is no health: it is named.
-fn healthy_summary(ctx: &Ctx<'_>, ignored: &[Finding], layers: &[LayerState]) -> String {
+fn healthy_summary(
+    ctx: &Ctx<'_>,
+    ignored: &[Finding],
+    layers: &[LayerState],
+    only: &[Layer],
+) -> String {
     let mut ids: Vec<&str> = ignored
         .iter()
         .filter(|f| f.severity > Severity::Note)
         .map(|f| f.id.as_str())
         .collect();
     ids.dedup();
-    if ids.is_empty() {
+    if ids.is_empty() && !only.is_empty() {
+        let names: Vec<&str> = only.iter().map(|layer| layer.id()).collect();
+        format!(
+            "no fault in {}; the other layers were not asked for",
+            names.join(", ")
+        )
+    } else if ids.is_empty() {
         summary::of_healthy(ctx, layers)
     } else {
         format!(

@@ -238,7 +238,7 @@ impl ModprobeLine {
     pub fn blocks(&self) -> Option<&str> {
         let mut words = self.text.split_whitespace();
         match (words.next()?, words.next()?, words.next()) {
-            ("blacklist", module, _) => Some(module),
+            ("blacklist", module, _) | ("alias", module, Some("off")) => Some(module),
             ("install", module, Some(program))
                 if [
                     "/bin/false",

@@ -181,7 +181,7 @@ pub(super) fn library_copies(
     loader: &Loader<'_>,
     library: Library,
 ) -> Reading<Vec<LibraryCopy>> {
-    let reached = loader.search(library.soname());
+    let (reached, refused) = loader.search(library.soname());
     let elsewhere = loader.elsewhere(library.prefix(), &reached);
     let mut copies: Vec<LibraryCopy> = Vec::new();
     // A link-time stub is called libcuda.so only, and some programs open that name: it counts as reached there.
@@ -215,6 +215,9 @@ pub(super) fn library_copies(
         }
         copy.chosen = true;
         break;
+    }
+    if let Some(reason) = refused.filter(|_| !copies.iter().any(|c| c.chosen)) {
+        return Reading::unreadable(reason);
     }
     if copies.is_empty() {
         Reading::absent("LD_LIBRARY_PATH, ld.so.cache, default folders, known places")

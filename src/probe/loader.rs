@@ -116,14 +116,17 @@ impl<'a> Loader<'a> {
     }
 
     /// Files called `soname` in the loader's order: the first usable one is what a process gets.
-    pub(super) fn search(&self, soname: &str) -> Vec<Found> {
+    ///
+    /// Beside them, why the first folder that could not be looked into was closed: what lies there is not known.
+    pub(super) fn search(&self, soname: &str) -> (Vec<Found>, Option<String>) {
         let mut found = Vec::new();
-        let mut offer = |path: String, by: ReachedBy| {
-            if self.sysroot.lstat(&path).is_present()
-                && !found.iter().any(|f: &Found| f.path == path)
-            {
+        let mut refused = None;
+        let mut offer = |path: String, by: ReachedBy| match self.sysroot.lstat(&path) {
+            Reading::Present { .. } if !found.iter().any(|f: &Found| f.path == path) => {
                 found.push(Found { path, by });
             }
+            Reading::Unreadable { reason } if refused.is_none() => refused = Some(reason),
+            _ => {}
         };
         for dir in &self.library_path {
             for sub in self.hwcaps() {
@@ -140,7 +143,7 @@ impl<'a> Loader<'a> {
         for dir in self.default_folders() {
             offer(join(&dir, soname), ReachedBy::DefaultPath);
         }
-        found
+        (found, refused)
     }
 
     /// Paths that the cache holds, in its order, for this architecture.

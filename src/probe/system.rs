@@ -51,6 +51,10 @@ pub(super) fn probe(sysroot: &Sysroot, request: &Request, driver: &DriverFacts) 
             Reading::present(value.clone(), source)
         }
         Reading::Present { source, .. } | Reading::Absent { source } => Reading::absent(source),
+        // Another root without a record of its kernel: WSL's own folder tells.
+        Reading::Unreadable { .. } if !sysroot.is_live() && !sysroot.exists("/usr/lib/wsl/lib") => {
+            Reading::absent("/usr/lib/wsl/lib")
+        }
         Reading::Unreadable { reason } => Reading::unreadable(reason),
     };
     SystemFacts {

@@ -1,5 +1,7 @@
 //! The JSON contract, schema `gpudoctor.report/1`. Fields are added, never renamed; a breaking change takes `/2`.
 
+use std::fmt::Write;
+
 use schemars::JsonSchema;
 use serde::Serialize;
 
@@ -80,7 +82,25 @@ pub fn render(report: &Report<'_>) -> serde_json::Result<String> {
         not_seen: &report.diagnosis.not_seen,
         facts: report.facts,
     };
-    serde_json::to_string_pretty(&document).map(|text| text + "\n")
+    serde_json::to_string_pretty(&document).map(|text| escaped(&text) + "\n")
+}
+
+/// JSON with what a terminal would act on written as escapes: C1 controls and what reorders or hides text. They stand in
+/// strings only, where `\u` escapes mean the same characters.
+fn escaped(text: &str) -> String {
+    let acts = |c: char| matches!(c, '\u{7f}'..='\u{9f}' | '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}' | '\u{feff}');
+    if !text.contains(acts) {
+        return text.to_owned();
+    }
+    let mut out = String::with_capacity(text.len());
+    for c in text.chars() {
+        if acts(c) {
+            let _ = write!(out, "\\u{:04x}", u32::from(c));
+        } else {
+            out.push(c);
+        }
+    }
+    out
 }
 
 /// The JSON Schema of the report, made from the types that it is written from.

@@ -69,7 +69,8 @@ fn gpu_absent(ctx: &Ctx<'_>) -> Outcome {
     }
     let expectation = gpu_expected(ctx);
     let (severity, why) = match &expectation {
-        Expectation::No => return Outcome::Clean,
+        // Nothing asks for a GPU; whether there is one cannot be said of a bus that was not read.
+        Expectation::No => return pci_missing(ctx).map_or(Outcome::Clean, Outcome::unknown),
         Expectation::Yes(why) => (Severity::Error, why),
         Expectation::Likely(why) => (Severity::Warning, why),
     };

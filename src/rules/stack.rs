@@ -140,6 +140,28 @@ impl Ctx<'_> {
                 > Some(0)
     }
 
+    /// Whether CUDA works and sees every GPU that the driver lists: then no node of one GPU can be amiss.
+    pub(super) fn cuda_sees_all(&self) -> bool {
+        let listed = self
+            .facts
+            .driver
+            .gpus
+            .items()
+            .iter()
+            .filter(|g| !g.excluded)
+            .count();
+        let listed = if listed == 0 {
+            self.gpus().count()
+        } else {
+            listed
+        };
+        let seen = self
+            .cuda_answers()
+            .and_then(|a| a.number("cuDeviceGetCount"))
+            .and_then(|n| usize::try_from(n).ok());
+        self.cuda_works() && (seen >= Some(listed) || self.env("CUDA_VISIBLE_DEVICES").is_some())
+    }
+
     /// Whether init calls were made at all.
     pub(super) fn calls_made(&self) -> bool {
         self.facts.scope.calls == Calls::Made

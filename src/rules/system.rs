@@ -168,7 +168,7 @@ fn device_node_permission(ctx: &Ctx<'_>) -> Outcome {
     let Some(first) = nodes.first() else {
         return Outcome::Clean;
     };
-    if ctx.cuda_works() || ctx.module_loaded() == Some(false) {
+    if ctx.cuda_sees_all() || ctx.module_loaded() == Some(false) {
         return Outcome::Clean;
     }
     let paths: Vec<String> = nodes.iter().map(|n| n.path.clone()).collect();

@@ -44,6 +44,10 @@ fn off_the_path(copy: &LibraryCopy) -> String {
     match copy.reached_by.iter().find(|by| by.is_live()) {
         Some(ReachedBy::LdLibraryPath(dir)) => format!("remove {dir} from LD_LIBRARY_PATH"),
         Some(ReachedBy::LdPreload) => format!("remove {} from LD_PRELOAD", copy.path),
+        // A link in a folder of the system: the folder has to stay on the path, the link has not.
+        Some(ReachedBy::LdCache | ReachedBy::DefaultPath) if copy.path != copy.real_path => {
+            format!("remove the link {} and run ldconfig", copy.path)
+        }
         Some(ReachedBy::LdCache) => {
             format!("remove {folder} from /etc/ld.so.conf.d and run ldconfig")
         }
@@ -73,6 +77,9 @@ pub(super) fn libcuda_missing(ctx: &Ctx<'_>) -> Outcome {
     if let Reading::Unreadable { reason } = &ctx.facts.driver.libcuda {
         return Outcome::unknown(format!("libcuda: {reason}"));
     }
+    if let Some(FileKind::Unreadable(reason)) = ctx.libcuda().map(|c| &c.kind) {
+        return Outcome::unknown(format!("libcuda: {reason}"));
+    }
     if ctx.libcuda().is_some() {
         return Outcome::Clean;
     }
@@ -89,7 +96,9 @@ pub(super) fn libcuda_missing(ctx: &Ctx<'_>) -> Outcome {
         .collect();
     // NixOS and driver containers keep it off the loader's path on purpose, and programs there find it by RUNPATH.
     if copies.iter().any(|c| {
-        c.path.starts_with("/run/opengl-driver/") || c.path.starts_with("/run/nvidia/driver/")
+        c.path.starts_with("/run/opengl-driver/")
+            || c.path.starts_with("/run/nvidia/driver/")
+            || c.path.starts_with("/home/kubernetes/bin/nvidia/")
     }) {
         return Outcome::Clean;
     }

@@ -17,7 +17,12 @@ fn host_without_module(ctx: &Ctx<'_>) -> bool {
     ctx.plain_linux()
         && !ctx.in_container()
         && ctx.module_loaded() == Some(false)
-        && ctx.gpus().next().is_some()
+        // GPUs that are all kept for virtual machines need no module here.
+        && ctx.gpus().any(|d| {
+            !d.driver
+                .value()
+                .is_some_and(|name| PASSTHROUGH_HOLDERS.contains(&name.as_str()))
+        })
 }
 
 /// Core modules on disk for the running kernel.
@@ -388,6 +393,18 @@ pub(super) fn module_not_built(ctx: &Ctx<'_>) -> Outcome {
                 crate::finding::shell_quote(&kernel)
             ))
             .line("sudo modprobe nvidia");
+    }
+    let held = ctx.gpus().find_map(|d| {
+        d.driver
+            .value()
+            .filter(|n| OPEN_SOURCE_HOLDERS.contains(&n.as_str()))
+    });
+    if let Some(holder) = held {
+        fix.summary = format!(
+            "{}, and reboot, since {holder} holds the GPU until then",
+            fix.summary
+        );
+        fix = fix.cost("root, reboot");
     }
     let finding = finding.fix(verified(ctx, fix));
     Outcome::found([match others.first() {
@@ -847,6 +864,25 @@ fn mismatch_fixes(
     if ctx.in_container() {
         return finding
             .fix(verified(ctx, Fix::at(Layer::Container, format!("start the container anew so that it gets the host's {loaded} libraries; if they come from a CDI specification, generate that again on the host; if the image ships {}, take it out of the image", copy.path)).cost("restart of the container")));
+    }
+    let right_one = ctx
+        .facts
+        .driver
+        .libcuda
+        .items()
+        .iter()
+        .chain(ctx.facts.driver.libnvidia_ml.items())
+        .any(|c| {
+            !c.chosen
+                && c.version.value().is_some_and(|v| v.to_string() == loaded)
+                && c.reached_by.iter().any(crate::facts::ReachedBy::is_live)
+        });
+    let by_variable = copy.reached_by.iter().find_map(|by| match by {
+        crate::facts::ReachedBy::LdLibraryPath(dir) => Some(dir),
+        _ => None,
+    });
+    if let Some(dir) = by_variable.filter(|_| stray && right_one) {
+        return finding.fix(Fix::at(Layer::Application, format!("remove {dir} from LD_LIBRARY_PATH: the libraries of {loaded} are installed, and found without it")).verify("gpudoctor"));
     }
     if stray {
         return finding.fix(verified(

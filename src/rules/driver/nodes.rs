@@ -66,7 +66,7 @@ pub(super) fn device_node_missing(ctx: &Ctx<'_>) -> Outcome {
     if !host_with_module(ctx) {
         return Outcome::Clean;
     }
-    if ctx.cuda_works() || made_on_first_use(ctx).is_some() {
+    if ctx.cuda_sees_all() || made_on_first_use(ctx).is_some() {
         return Outcome::Clean;
     }
     if let Some(reason) = missing("device nodes", &ctx.facts.driver.nodes)
@@ -165,7 +165,7 @@ pub(super) fn device_node_wrong_major(ctx: &Ctx<'_>) -> Outcome {
     let Some((first, major)) = wrong.first() else {
         return Outcome::Clean;
     };
-    if ctx.cuda_works() {
+    if ctx.cuda_sees_all() {
         return Outcome::Clean;
     }
     let title = if first.is_char {

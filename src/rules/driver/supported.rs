@@ -248,7 +248,7 @@ pub(super) fn branch_end_of_life(ctx: &Ctx<'_>) -> Outcome {
         .map(|b| b.branch)
         .collect();
     let ended = branch.end_of_life.as_deref().unwrap_or_default();
-    let finding = Finding::new("branch-end-of-life", Layer::Driver, Severity::Note, format!("driver {version} is of branch {}, which gets no more fixes since {ended}", branch.branch))
+    let finding = Finding::new("branch-end-of-life", Layer::Driver, Severity::Note, format!("driver {version} is of branch {}, which has had no fixes since {ended}", branch.branch))
         .component("nvidia.ko")
         .detail("The driver goes on working as it does. Faults and security holes that are found now are mended in newer branches only, and newer kernels may no longer build its module.")
         .evidence("driver", version.to_string(), source)
