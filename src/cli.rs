@@ -298,11 +298,17 @@ pub struct InspectArgs {
     /// List all binaries of a folder, not only those that have to do with the GPU
     #[arg(long)]
     pub all: bool,
-    /// From which severity on the exit status is 1
-    #[arg(long, value_name = "SEVERITY", value_enum, default_value_t)]
+    /// What makes the exit status 1: an `error`, also a `warning`, or `never` anything
+    #[arg(
+        long,
+        value_name = "WHAT",
+        value_enum,
+        default_value_t,
+        hide_possible_values = true
+    )]
     pub fail_on: FailOn,
-    /// How to write it
-    #[arg(long, value_enum, default_value_t)]
+    /// `text` for people, or `json` for programs
+    #[arg(long, value_enum, default_value_t, hide_possible_values = true)]
     pub format: InspectFormat,
     /// Write only what is wrong
     #[arg(short, long, conflicts_with = "verbose")]
@@ -310,8 +316,14 @@ pub struct InspectArgs {
     /// Write all that is known of each file
     #[arg(short, long)]
     pub verbose: bool,
-    /// Whether to colour the report
-    #[arg(long, value_name = "WHEN", value_enum, default_value_t)]
+    /// `always`, `never`, or `auto`: on a terminal, unless `NO_COLOR` is set
+    #[arg(
+        long,
+        value_name = "WHEN",
+        value_enum,
+        default_value_t,
+        hide_possible_values = true
+    )]
     pub color: Color,
     /// Keep host names, users and homes in the output
     #[arg(long)]

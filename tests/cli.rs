@@ -16,6 +16,7 @@ use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 
+use gpudoctor::inspect::pages;
 use gpudoctor::{facts, report, rules};
 use serde_json::Value;
 use tempfile::TempDir;
@@ -144,6 +145,7 @@ fn help_fits_a_terminal_of_80_columns() {
         "demo",
         "schema",
         "explain",
+        "inspect",
         "gpus",
         "matrix",
         "matrix cuda",
@@ -168,12 +170,14 @@ fn explain_knows_every_finding_and_nothing_else() {
     let list = run(&["explain", "--list"]);
     assert_eq!(list.status.code(), Some(0));
     let listed = stdout(&list);
-    assert_eq!(listed.lines().count(), rules::all().count());
-    for rule in rules::all() {
-        assert!(listed.contains(&format!(" {} ", rule.id)), "{}", rule.id);
-        let page = run(&["explain", rule.id]);
+    let of_rules = rules::all().map(|rule| rule.id);
+    let ids: Vec<&str> = of_rules.chain(pages::PAGES.iter().map(|p| p.id)).collect();
+    assert_eq!(listed.lines().count(), ids.len());
+    for id in ids {
+        assert!(listed.contains(&format!(" {id} ")), "{id}");
+        let page = run(&["explain", id]);
         assert_eq!(page.status.code(), Some(0));
-        assert!(stdout(&page).starts_with(&format!("# {}\n", rule.id)));
+        assert!(stdout(&page).starts_with(&format!("# {id}\n")));
     }
     let unknown = run(&["explain", "nothing-known"]);
     assert_eq!(unknown.status.code(), Some(1));

@@ -22,6 +22,9 @@ use crate::finding::Finding;
 use crate::read::fatbin::{Codes, DeviceCode, Packing};
 use crate::version::Version;
 
+/// The processor family that this build runs on, as Rust names it.
+pub const ARCH: &str = std::env::consts::ARCH;
+
 /// The schema. Fields are added, never renamed; a breaking change takes `/2`.
 pub const SCHEMA: &str = "gpudoctor.inspection/1";
 

@@ -11,7 +11,7 @@ use super::escape::terminal;
 use super::text::Options;
 use crate::diagnosis::Status;
 use crate::finding::{Finding, Severity};
-use crate::inspect::{Archs, File, Inspection, Kind, Linkage, Use};
+use crate::inspect::{self, Archs, File, Inspection, Kind, Linkage, Use};
 use crate::version::Version;
 
 /// Columns of the labels of a file's details.
@@ -384,11 +384,7 @@ fn answer(file: &File) -> String {
         }
         None => parts.push(file.description.clone()),
     }
-    if let Some(arch) = file
-        .arch
-        .as_ref()
-        .filter(|arch| *arch != std::env::consts::ARCH)
-    {
+    if let Some(arch) = file.arch.as_ref().filter(|arch| *arch != inspect::ARCH) {
         parts.push(format!("for {arch}"));
     }
     if let Some(module) = &file.module {
