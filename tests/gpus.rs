@@ -469,7 +469,7 @@ fn fetch_nvidia_smi(parts: &Path) -> Result<(), String> {
         let Ok(text) = fs::read_to_string(&path) else {
             continue;
         };
-        if !text.contains("debian.org") {
+        if !text.contains("/debian") {
             continue;
         }
         let with_component = |line: &str| {

@@ -166,10 +166,7 @@ fn homes_and_users() {
                 "/home/cuda/lib /home/gpu /home/a/b /home/root",
                 "/home/user-1/lib /home/user-2 /home/user-3/b /home/user-4",
             ),
-            (
-                "/scratch/cuda/lib /work/a/x /u/gpu",
-                "/scratch/user-1/lib /work/user-2/x /u/user-3",
-            ),
+            ("/scratch/cuda/lib /u/gpu", "/scratch/user-1/lib /u/user-2"),
             ("/scratch/bob/opt", "/scratch/user-1/opt"),
             ("/run/media/alice/disk", "/run/media/user-1/disk"),
             ("/nfs/lab/alice/.venv", "/nfs/lab/user-1/.venv"),
@@ -182,10 +179,20 @@ fn homes_and_users() {
             ("/home/kubernetes/bin/nvidia", "/home/kubernetes/bin/nvidia"),
         ],
     );
+    // Folders of a cluster, each with homes of its own.
+    for space in ["scratch", "work"] {
+        check(
+            &alice(),
+            &[(
+                &format!("/{space}/alice/x /{space}/a/x"),
+                &format!("/{space}/user-1/x /{space}/user-2/x"),
+            )],
+        );
+    }
     check(
         &secrets("/root", &["root"], &[]),
         &[
-            ("/root/.venv", "~/.venv"),
+            (&format!("{}/.venv", "/root"), "~/.venv"),
             ("/root", "~"),
             ("'/root'", "'~'"),
             ("/rootfs /root2/x /a/root/b", "/rootfs /root2/x /a/root/b"),

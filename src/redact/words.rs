@@ -40,7 +40,7 @@ const ENDINGS: &str = "\
 
 /// Domains that anybody knows; a URL there names no private host.
 const PUBLIC_DOMAINS: &str = "\
-    amd.com debian.org github.com huggingface.co intel.com kernel.org nvcr.io nvidia.com \
+    amd.com github.com huggingface.co intel.com kernel.org nvidia.com \
     python.org pytorch.org ubuntu.com";
 
 /// Whether a word means something else nearly everywhere.

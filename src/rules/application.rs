@@ -1,6 +1,6 @@
 //! Rules whose fault lies in the application layer: the environment that the program is started with.
 
-use super::stack::{cuda_code, verified};
+use super::stack::{verified, with_cu_init};
 use super::{Ctx, Need, Outcome, Rule};
 use crate::facts::Layer;
 use crate::finding::{Finding, Fix, Severity};
@@ -94,13 +94,7 @@ fn cuda_visible_devices_hides_all(ctx: &Ctx<'_>) -> Outcome {
         .evidence("CUDA_VISIBLE_DEVICES", format!("'{value}'"), "environment")
         .evidence("GPUs without it", gpus.to_string(), if by_cuda.is_some() { "cuDeviceGetCount without the variable" } else if by_nvml.is_some() { "nvmlDeviceGetCount_v2" } else { "driver's list or PCI bus" })
         .source("CUDA programming guide: environment variables");
-    if let Some(code) = ctx.cu_init() {
-        finding = finding.evidence(
-            "cuInit",
-            cuda_code(code),
-            ctx.cuda_answers().map_or("", |a| a.path.as_str()),
-        );
-    }
+    finding = with_cu_init(ctx, finding);
     Outcome::found([finding
         .fix(verified(
             ctx,

@@ -1,6 +1,6 @@
 //! Rules whose fault lies in the hardware layer: the GPU and its bus.
 
-use super::stack::{cuda_code, in_words, nvml_code, pci_missing};
+use super::stack::{in_words, nvml_code, pci_missing, with_cu_init, with_kernel_log};
 use super::{Ctx, Expectation, Need, Outcome, Rule, gpu_expected, gpu_state};
 use crate::facts::{Layer, Reading};
 use crate::finding::{Finding, Fix, Severity};
@@ -205,21 +205,9 @@ fn gpu_off_bus(ctx: &Ctx<'_>) -> Outcome {
             finding = finding.evidence(format!("open {path}"), result, "open()");
         }
         let short = device.address.trim_end_matches(".0");
-        if let Some(line) = ctx
-            .facts
-            .driver
-            .kernel_log
-            .items()
-            .iter()
-            .rev()
-            .find(|line| line.contains(short) && line.contains("Xid"))
-        {
-            finding = finding.evidence(
-                "kernel log",
-                line.clone(),
-                ctx.facts.driver.kernel_log.source(),
-            );
-        }
+        finding = with_kernel_log(ctx, finding, |line| {
+            line.contains(short) && line.contains("Xid")
+        });
     }
     if let Some(answers) = ctx.nvml_answers() {
         for device in answers.devices.iter().filter(|d| d.code == 15) {
@@ -230,12 +218,8 @@ fn gpu_off_bus(ctx: &Ctx<'_>) -> Outcome {
             );
         }
     }
-    if let Some(code) = ctx.cu_init().filter(|code| *code != 0) {
-        finding = finding.evidence(
-            "cuInit",
-            cuda_code(code),
-            ctx.cuda_answers().map_or("", |a| a.path.as_str()),
-        );
+    if ctx.cu_init() != Some(0) {
+        finding = with_cu_init(ctx, finding);
     }
     Outcome::found([finding
         .fix(Fix::at(Layer::Hardware, "power the machine off and on (a warm reboot may not reset the card), then reseat the card and check its power cables, riser and slot").cost("power cycle").verify("nvidia-smi"))

@@ -410,6 +410,39 @@ pub(super) fn with_cu_init(ctx: &Ctx<'_>, finding: Finding) -> Finding {
     }
 }
 
+/// The evidence of which init answered: cuInit, and NVML's where it works.
+pub(super) fn with_init_answers(ctx: &Ctx<'_>, finding: Finding) -> Finding {
+    let finding = with_cu_init(ctx, finding);
+    match ctx.nvml_answers().filter(|_| ctx.nvml_init() == Some(0)) {
+        Some(answers) => finding.evidence("nvmlInit", "0: NVML works", answers.path.clone()),
+        None => finding,
+    }
+}
+
+/// The evidence of the newest line of the kernel log that is about it.
+pub(super) fn with_kernel_log(
+    ctx: &Ctx<'_>,
+    finding: Finding,
+    is_about_it: impl Fn(&str) -> bool,
+) -> Finding {
+    let log = &ctx.facts.driver.kernel_log;
+    match log.items().iter().rev().find(|line| is_about_it(line)) {
+        Some(line) => finding.evidence("kernel log", line.clone(), log.source()),
+        None => finding,
+    }
+}
+
+/// The evidence of a GPU and of which kernel driver holds it.
+pub(super) fn with_holder(ctx: &Ctx<'_>, finding: Finding, device: &PciDevice) -> Finding {
+    let holder = device
+        .driver
+        .value()
+        .map_or("no kernel driver bound".to_owned(), |name| {
+            format!("bound to {name}")
+        });
+    finding.evidence(ctx.gpu_in_full(device), holder, "/sys/bus/pci/devices")
+}
+
 /// A CUDA error number with its name (`cuda.h` of CUDA 13.0, `CUresult`).
 pub(super) fn cuda_code(code: i64) -> String {
     let name = match code {

@@ -188,7 +188,8 @@ fn device_node_permission(ctx: &Ctx<'_>) -> Outcome {
     let mut finding = Finding::new(
         "device-node-permission",
         if ctx.in_container() { Layer::Container } else { Layer::System },
-        severity_of(ctx, &nodes),
+        // Where CUDA works on the others, the GPUs may be shared out by group on purpose.
+        if ctx.cuda_works() { Severity::Note } else { severity_of(ctx, &nodes) },
         format!("{} {} mode {:04o} with group {group_text}, and this user may not open {}", in_words(&paths), if nodes.len() == 1 { "has" } else { "have" }, first.mode, if nodes.len() == 1 { "it" } else { "them" }),
     )
     .complaining(Layer::Driver)

@@ -1,7 +1,7 @@
 //! `gpudoctor inspect` on real files: NVIDIA's and other projects' libraries from `PyPI` against what cuobjdump says of
 //! them, the loader's search against glibc's loader, and small samples of nvcc's.
 //!
-//! What is fetched lies under `target/parts/inspect`: 330 MB, or 2.5 GB with `GPUDOCTOR_REAL=full`. Where it cannot be had
+//! What is fetched lies under `target/parts/inspect`: most of 300 MB, or over 3 GB with `GPUDOCTOR_REAL=full`. Where it cannot be had
 //! a test says so and passes, but under `CI` it fails.
 #![allow(
     clippy::unwrap_used,

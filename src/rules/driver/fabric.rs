@@ -2,7 +2,7 @@
 
 use crate::facts::Layer;
 use crate::finding::{Finding, Fix, Severity};
-use crate::rules::stack::{cuda_code, verified};
+use crate::rules::stack::{verified, with_cu_init, with_init_answers};
 use crate::rules::{Ctx, Outcome, missing};
 
 /// `CUDA_ERROR_SYSTEM_NOT_READY`.
@@ -55,20 +55,7 @@ pub(super) fn fabric_manager_absent(ctx: &Ctx<'_>) -> Outcome {
     .reading("fabric manager program", &fm.version)
     .reading("systemd unit", &fm.unit)
     .evidence("loaded kernel module", version.clone(), ctx.facts.driver.loaded_version().map_or("", |(_, source)| source));
-    if let Some(code) = ctx.cu_init() {
-        finding = finding.evidence(
-            "cuInit",
-            cuda_code(code),
-            ctx.cuda_answers().map_or("", |a| a.path.as_str()),
-        );
-    }
-    if ctx.nvml_init() == Some(0) {
-        finding = finding.evidence(
-            "nvmlInit",
-            "0: NVML works",
-            ctx.nvml_answers().map_or("", |a| a.path.as_str()),
-        );
-    }
+    finding = with_init_answers(ctx, finding);
     let start = "sudo systemctl enable --now nvidia-fabricmanager";
     let fix = if installed {
         Fix::at(
@@ -110,13 +97,7 @@ pub(super) fn fabric_manager_version(ctx: &Ctx<'_>) -> Outcome {
         .detail("The fabric manager checks the driver's version to the last digit and stops where it differs. The GPUs then stay in the state that cuInit answers with 802.")
         .reading("fabric manager program", &fm.version)
         .evidence("loaded kernel module", loaded.to_string(), ctx.facts.driver.loaded_version().map_or("", |(_, source)| source));
-    if let Some(code) = ctx.cu_init() {
-        finding = finding.evidence(
-            "cuInit",
-            cuda_code(code),
-            ctx.cuda_answers().map_or("", |a| a.path.as_str()),
-        );
-    }
+    finding = with_cu_init(ctx, finding);
     Outcome::found([finding.fix(verified(
         ctx,
         Fix::at(Layer::Driver, format!("install the fabric manager of version {loaded}, and restart it; hold both packages together in updates")).line("sudo systemctl restart nvidia-fabricmanager").cost("root"),

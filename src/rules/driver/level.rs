@@ -7,7 +7,7 @@
 use crate::facts::{Layer, Reading, RuntimeCopy};
 use crate::finding::{Finding, Fix, Severity};
 use crate::matrix::{Compat, MinimumDriver};
-use crate::rules::stack::{cuda_code, in_words, verified};
+use crate::rules::stack::{in_words, verified, with_cu_init};
 use crate::rules::{Ctx, Outcome};
 use crate::version::Version;
 
@@ -183,13 +183,7 @@ fn finding(
             t.copy.path.clone(),
         );
     }
-    if let Some(code) = ctx.cu_init() {
-        finding = finding.evidence(
-            "cuInit",
-            cuda_code(code),
-            libcuda.map_or("", |c| c.path.as_str()),
-        );
-    }
+    finding = with_cu_init(ctx, finding);
     fixes(ctx, finding, t, &has, &needs)
 }
 

@@ -7,6 +7,7 @@ use crate::finding::{Finding, Fix, Severity};
 use crate::matrix::Purpose;
 use crate::rules::stack::{
     OPEN_SOURCE_HOLDERS, PASSTHROUGH_HOLDERS, cuda_code, in_words, nvml_code, verified,
+    with_holder, with_kernel_log,
 };
 use crate::rules::{Ctx, Outcome, known, missing};
 use crate::sysroot::file_name;
@@ -78,16 +79,7 @@ pub(super) fn driver_not_installed(ctx: &Ctx<'_>) -> Outcome {
     .reading("kernel modules", &Reading::present("no nvidia", ctx.facts.driver.modules.source()))
     .evidence("libcuda.so.1", "absent or no driver's", ctx.facts.driver.libcuda.source());
     for device in &gpus {
-        finding = finding.subject(device.address.clone()).evidence(
-            ctx.gpu_in_full(device),
-            device
-                .driver
-                .value()
-                .map_or("no kernel driver bound".to_owned(), |d| {
-                    format!("bound to {d}")
-                }),
-            "/sys/bus/pci/devices",
-        );
+        finding = with_holder(ctx, finding.subject(device.address.clone()), device);
     }
     for runtime in runtimes.iter().take(2) {
         finding = finding.evidence(
@@ -167,21 +159,9 @@ pub(super) fn gpu_held_by_other_driver(ctx: &Ctx<'_>) -> Outcome {
                 "modules, packages, libraries",
             );
         }
-        if let Some(line) = ctx
-            .facts
-            .driver
-            .kernel_log
-            .items()
-            .iter()
-            .rev()
-            .find(|l| l.contains("already bound to") || l.contains("another driver was loaded"))
-        {
-            finding = finding.evidence(
-                "kernel log",
-                line.clone(),
-                ctx.facts.driver.kernel_log.source(),
-            );
-        }
+        finding = with_kernel_log(ctx, finding, |l| {
+            l.contains("already bound to") || l.contains("another driver was loaded")
+        });
         findings.push(release_fixes(
             ctx,
             finding,
@@ -620,16 +600,7 @@ pub(super) fn module_not_loaded(ctx: &Ctx<'_>) -> Outcome {
             "modules.dep or module folder",
         );
     for device in gpus {
-        finding = finding.evidence(
-            ctx.gpu_in_full(device),
-            device
-                .driver
-                .value()
-                .map_or("no kernel driver bound".to_owned(), |d| {
-                    format!("bound to {d}")
-                }),
-            "/sys/bus/pci/devices",
-        );
+        finding = with_holder(ctx, finding, device);
     }
     for line in ctx
         .facts
@@ -827,21 +798,7 @@ pub(in crate::rules) fn mismatch(ctx: &Ctx<'_>) -> Outcome {
             finding = finding.evidence(call, name(code), answers.path.clone());
         }
     }
-    if let Some(line) = ctx
-        .facts
-        .driver
-        .kernel_log
-        .items()
-        .iter()
-        .rev()
-        .find(|l| l.contains("API mismatch"))
-    {
-        finding = finding.evidence(
-            "kernel log",
-            line.clone(),
-            ctx.facts.driver.kernel_log.source(),
-        );
-    }
+    finding = with_kernel_log(ctx, finding, |l| l.contains("API mismatch"));
     Outcome::found([mismatch_fixes(
         ctx,
         finding,

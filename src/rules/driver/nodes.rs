@@ -4,7 +4,7 @@
 
 use crate::facts::{DriverGpu, Layer, Reading};
 use crate::finding::{Finding, Fix, Severity};
-use crate::rules::stack::{cuda_code, in_words, verified, with_cu_init};
+use crate::rules::stack::{in_words, verified, with_cu_init, with_init_answers};
 use crate::rules::{Ctx, Outcome, known, missing};
 
 /// Major number of the control and GPU nodes (`nv-chardev-numbers.h` of the open kernel modules).
@@ -279,20 +279,7 @@ pub(super) fn uvm_missing(ctx: &Ctx<'_>) -> Outcome {
             "modules.dep or module folder",
         );
     }
-    if let Some(code) = ctx.cu_init() {
-        finding = finding.evidence(
-            "cuInit",
-            cuda_code(code),
-            ctx.cuda_answers().map_or("", |a| a.path.as_str()),
-        );
-    }
-    if ctx.nvml_init() == Some(0) {
-        finding = finding.evidence(
-            "nvmlInit",
-            "0: NVML works",
-            ctx.nvml_answers().map_or("", |a| a.path.as_str()),
-        );
-    }
+    finding = with_init_answers(ctx, finding);
     if let Reading::Present { value, .. } = &ctx.facts.driver.libcuda {
         finding = finding.evidence(
             "libcuda",

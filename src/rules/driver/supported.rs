@@ -3,7 +3,7 @@
 use crate::facts::{Flavour, Layer, PciDevice};
 use crate::finding::{Finding, Fix, Severity};
 use crate::matrix::{Arch, Confidence, EndOfLife, OpenModule, Purpose};
-use crate::rules::stack::{cuda_code, in_words, verified};
+use crate::rules::stack::{in_words, verified, with_cu_init, with_kernel_log};
 use crate::rules::{Ctx, Outcome};
 use crate::version::Version;
 
@@ -84,7 +84,7 @@ fn finding(
             )
             .source(arch.source.clone());
     }
-    if let Some(line) = ctx.facts.driver.kernel_log.items().iter().rev().find(|l| {
+    finding = with_kernel_log(ctx, finding, |l| {
         [
             "will ignore this GPU",
             "not supported by open",
@@ -95,19 +95,9 @@ fn finding(
         ]
         .iter()
         .any(|text| l.contains(text))
-    }) {
-        finding = finding.evidence(
-            "kernel log",
-            line.clone(),
-            ctx.facts.driver.kernel_log.source(),
-        );
-    }
-    if let Some(code) = ctx.cu_init().filter(|code| *code != 0) {
-        finding = finding.evidence(
-            "cuInit",
-            cuda_code(code),
-            ctx.cuda_answers().map_or("", |a| a.path.as_str()),
-        );
+    });
+    if ctx.cu_init() != Some(0) {
+        finding = with_cu_init(ctx, finding);
     }
     finding
 }
