@@ -87,7 +87,10 @@ fn an_ordinary_user() {
     }
     // Where the tests were built only root may be able to go.
     let program = place.path().join("gpudoctor");
-    fs::copy(lab::PROGRAM, &program).unwrap();
+    // Copied by another process: were it open for writing here, a child that another test forks meanwhile would hold it
+    // open, and starting it fails with ETXTBSY.
+    let copied = Command::new("cp").arg(lab::PROGRAM).arg(&program).status();
+    assert!(copied.unwrap().success());
     fs::set_permissions(&program, fs::Permissions::from_mode(0o755)).unwrap();
     let mut run = Command::new(&program);
     run.env_clear()
