@@ -298,7 +298,7 @@ pub struct InspectArgs {
     /// List all binaries of a folder, not only those that have to do with the GPU
     #[arg(long)]
     pub all: bool,
-    /// What makes the exit status 1: an `error`, also a `warning`, or `never` anything
+    /// What makes the exit status 1: an `error`, also a `warning`, also what is `unknown`, or `never` anything
     #[arg(
         long,
         value_name = "WHAT",

@@ -5,9 +5,9 @@ use std::io::IsTerminal as _;
 use std::time::Instant;
 
 use super::{overlay, print, terminal, with_watch};
-use crate::cli::{InspectArgs, InspectFormat};
+use crate::cli::{FailOn, InspectArgs, InspectFormat};
+use crate::diagnosis::Status;
 use crate::error::Error;
-use crate::finding::Severity;
 use crate::inspect::gather::{Request, gather};
 use crate::inspect::{self, Inspection, Machine};
 use crate::probe::resolve::{Environment, Resolver};
@@ -100,15 +100,18 @@ pub(super) fn run(args: &InspectArgs) -> Result<u8, Error> {
     if let Some(wrong) = wrong {
         return Err(wrong);
     }
-    let worst = found
+    let fails = found
         .findings
         .iter()
         .flatten()
-        .map(|finding| finding.severity)
-        .max();
-    Ok(u8::from(worst.is_some_and(|severity: Severity| {
-        args.fail_on.fails(severity)
-    })))
+        .any(|finding| args.fail_on.fails(finding.severity));
+    let is_unknown = found
+        .verdict
+        .as_ref()
+        .is_some_and(|verdict| verdict.status == Status::Unknown);
+    Ok(u8::from(
+        fails || is_unknown && args.fail_on == FailOn::Unknown,
+    ))
 }
 
 /// Without what a report may not hold.

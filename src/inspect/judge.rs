@@ -1,10 +1,14 @@
 //! Will a file run on a machine, and what is missing: pure, from what was read of the file and the matrix.
 
+use std::collections::BTreeMap;
+
 use super::{File, Inspection, Kind, Linkage, Machine, Module, Use};
+use crate::ask;
 use crate::diagnosis::{Status, Verdict};
 use crate::facts::Layer;
-use crate::finding::{Finding, Fix, Severity};
+use crate::finding::{Evidence, Finding, Fix, Severity};
 use crate::matrix::{Capability, Fit, Matrix, Target};
+use crate::target;
 use crate::version::Version;
 
 /// The first driver that can unpack device code packed by zstd, for CUDA 12.
@@ -13,16 +17,20 @@ const ZSTD_DRIVER: &str = "550.54.14";
 /// Judges the files; findings, worst first, and the verdict. Without a machine only what is wrong with a file by itself
 /// is found, and there is a verdict only where something is.
 pub fn judge(found: &mut Inspection, machine: Option<&Machine>, matrix: &Matrix) {
-    let mut findings: Vec<Finding> = Vec::new();
+    let mut of_files: Vec<Vec<Finding>> = Vec::new();
     let mut unknown: Vec<String> = Vec::new();
     for file in &found.files {
+        let mut findings = Vec::new();
         damaged(file, &mut findings);
-        let Some(machine) = machine else { continue };
-        driver(file, machine, matrix, &mut findings, &mut unknown);
-        device_code(file, machine, matrix, &mut findings, &mut unknown);
-        libraries(file, machine, &mut findings);
+        if let Some(machine) = machine {
+            driver(file, machine, matrix, &mut findings, &mut unknown);
+            device_code(file, machine, matrix, &mut findings, &mut unknown);
+            libraries(file, machine, &mut findings);
+        }
+        of_files.push(findings);
     }
-    let mut findings = merged(findings);
+    spare_variants(&found.files, &mut of_files);
+    let mut findings = merged(of_files.into_iter().flatten().collect());
     findings.sort_by(|a, b| b.severity.cmp(&a.severity).then(a.layer.cmp(&b.layer)));
     if machine.is_none() && findings.is_empty() {
         return;
@@ -30,6 +38,46 @@ pub fn judge(found: &mut Inspection, machine: Option<&Machine>, matrix: &Matrix)
     found.verdict = Some(verdict(found, &findings, &unknown, machine));
     found.findings = Some(findings);
     found.target = machine.map(|machine| machine.name.clone());
+}
+
+/// A variant that does not run is no error where another one does: some ways work.
+fn spare_variants(files: &[File], of_files: &mut [Vec<Finding>]) {
+    let is_sound = |findings: &[Finding]| findings.iter().all(|f| f.severity < Severity::Error);
+    let mut sound: BTreeMap<String, &str> = BTreeMap::new();
+    for (file, findings) in files.iter().zip(of_files.iter()) {
+        if is_sound(findings) && file.has_device_code() {
+            sound.insert(variants_of(file), &file.path);
+        }
+    }
+    for (file, findings) in files.iter().zip(of_files) {
+        let Some(other) = sound
+            .get(&variants_of(file))
+            .filter(|_| !is_sound(findings))
+        else {
+            continue;
+        };
+        for finding in findings
+            .iter_mut()
+            .filter(|f| f.severity == Severity::Error)
+        {
+            finding.severity = Severity::Warning;
+            finding.evidence.push(Evidence {
+                what: "a variant without a fault".to_owned(),
+                value: (*other).to_owned(),
+                source: (*other).to_owned(),
+            });
+        }
+    }
+}
+
+/// What the variants of a file share: the path but for digits in its last two parts. So `libbitsandbytes_cuda124.so` stands
+/// beside `..._cuda130.so`, and `cuda_v12/libggml-cuda.so` beside `cuda_v13/...`; two environments are no variants.
+fn variants_of(file: &File) -> String {
+    let mut slashes = file.path.rmatch_indices(['/', '!']);
+    let from = slashes.nth(1).map_or(0, |(at, _)| at);
+    let (place, name) = file.path.split_at(from);
+    let name = name.chars().filter(|c| !c.is_ascii_digit());
+    place.chars().chain(name).collect()
 }
 
 fn verdict(
@@ -77,7 +125,9 @@ fn merged(findings: Vec<Finding>) -> Vec<Finding> {
     for finding in findings {
         let minimum = |f: &Finding| f.fixes.first().map(|fix| fix.summary.clone());
         let same = |f: &&mut Finding| {
-            f.id == "driver-too-old" && f.id == finding.id && minimum(f) == minimum(&finding)
+            f.id == "driver-too-old"
+                && (&f.id, f.severity) == (&finding.id, finding.severity)
+                && minimum(f) == minimum(&finding)
         };
         match all.iter_mut().find(same) {
             Some(first) => {
@@ -136,12 +186,12 @@ fn damaged(file: &File, findings: &mut Vec<Finding>) {
 
 /// The runtime, and the toolkit where there is no other sign of it.
 fn runtime_version(file: &File) -> Option<(Version, String)> {
-    if let Some(version) = &file.runtime.version {
+    if let Some(version) = file.runtime.cuda() {
         let how = match file.runtime.linkage {
             Linkage::Static => "static libcudart, inferred from its code".to_owned(),
             _ => file.runtime.library.clone().unwrap_or_default(),
         };
-        return Some((version.clone(), how));
+        return Some((version, how));
     }
     if let Some(identity) = file
         .identity
@@ -242,22 +292,40 @@ fn driver(
         "the runtime asks the driver for its CUDA level first and refuses to start on an older one",
     )
     .evidence("CUDA runtime", format!("{runtime} ({how})"), &file.path)
-    .evidence("driver", driver.to_string(), &machine.name)
-    .fix(Fix::at(Layer::Driver, format!("upgrade the driver to {wanted}")).cost("root, reboot"))
-    .fix(
-        Fix::at(
-            Layer::Application,
-            format!(
-                "take a build for {}, the newest that this driver runs",
-                matrix.newest_runtime_for_level(level)
-            ),
-        )
-        .second("a newer runtime cannot be made to run on this driver"),
-    );
+    .evidence("driver", driver.to_string(), &machine.name);
     if let Some(minimum) = minimum {
         finding = finding.source(minimum.source);
     }
-    findings.push(finding);
+    findings.push(ways_out(finding, driver, runtime, machine, matrix));
+}
+
+/// The ways out that `matrix can` tells for the same driver, runtime and GPUs.
+fn ways_out(
+    mut finding: Finding,
+    driver: &Version,
+    runtime: Version,
+    machine: &Machine,
+    matrix: &Matrix,
+) -> Finding {
+    let target = target::Target {
+        driver: Some(target::Driver::Version(driver.clone())),
+        gpus: machine.gpus.iter().map(|gpu| gpu.asked.clone()).collect(),
+        cuda: Some(runtime),
+        ..target::Target::default()
+    };
+    let ways = ask::can(matrix, &target).map_or_else(|_| Vec::new(), |answer| answer.ways);
+    // What hangs on a GPU that was not named is no advice yet.
+    for way in ways.into_iter().filter(|way| way.open == Some(true)) {
+        let mut fix = Fix::at(way.layer, way.summary).cost(way.cost);
+        if let Some(why) = way.why_second {
+            fix = fix.second(why);
+        }
+        if let Some(verify) = way.verify {
+            fix = fix.verify(verify);
+        }
+        finding = finding.fix(fix);
+    }
+    finding
 }
 
 /// How one module does on one GPU.
@@ -333,20 +401,14 @@ fn device_code(
         } else {
             gpu.name.clone()
         };
-        let has = format!(
-            "{}{}{}",
-            file.archs.elf.join(" "),
-            if file.archs.elf.is_empty() || file.archs.ptx.is_empty() {
-                ""
-            } else {
-                ", "
-            },
-            if file.archs.ptx.is_empty() {
-                "no PTX".to_owned()
-            } else {
-                format!("PTX {}", file.archs.ptx.join(" "))
-            },
-        );
+        let ptx = match file.archs.ptx.as_slice() {
+            [] => "no PTX".to_owned(),
+            targets => format!("PTX {}", targets.join(" ")),
+        };
+        let has = match file.archs.elf.as_slice() {
+            [] => ptx,
+            targets => format!("{}, {ptx}", targets.join(" ")),
+        };
         let subject = format!("{} on {}", file.path, gpu.name);
         let evidence = |finding: Finding| {
             finding
@@ -542,5 +604,76 @@ fn layer_of(soname: &str) -> Layer {
         Layer::Libraries
     } else {
         Layer::System
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::inspect::{Archs, Runtime};
+
+    /// A library with device code that needs the runtime of this soname.
+    fn library(path: &str, runtime: &str) -> File {
+        File {
+            path: path.to_owned(),
+            kind: Kind::SharedLibrary,
+            archs: Archs {
+                elf: vec!["sm_80".to_owned()],
+                ptx: Vec::new(),
+            },
+            runtime: Runtime {
+                linkage: Linkage::Dynamic,
+                version: Version::parse(runtime),
+                library: Some(format!("libcudart.so.{runtime}")),
+                linked_as: None,
+            },
+            ..File::default()
+        }
+    }
+
+    fn judged(files: &[(&str, &str)]) -> Inspection {
+        let matrix = Matrix::bundled();
+        let target: target::Target = "driver=535.104.05,gpu=A100".parse().unwrap();
+        let machine = super::super::machine_of_target(&target, &matrix).unwrap();
+        let mut found = Inspection {
+            files: files
+                .iter()
+                .map(|(path, cuda)| library(path, cuda))
+                .collect(),
+            ..Inspection::default()
+        };
+        judge(&mut found, Some(&machine), &matrix);
+        found
+    }
+
+    #[test]
+    fn a_variant_that_does_not_run_is_an_error_only_where_no_other_does() {
+        let status = |files: &[(&str, &str)]| judged(files).verdict.unwrap().status;
+        let one = ("w.whl!b/lib_cuda124.so", "12");
+        let other = ("w.whl!b/lib_cuda130.so", "13");
+        assert_eq!(status(&[one]), Status::Ok);
+        assert_eq!(status(&[other]), Status::Fault);
+        assert_eq!(status(&[one, other]), Status::Warning);
+        // Other files, and the same file of another environment, are no variants.
+        assert_eq!(status(&[("w.whl!b/libx.so", "12"), other]), Status::Fault);
+        assert_eq!(
+            status(&[("a/3.10/s/b/lib.so", "12"), ("a/3.11/s/b/lib.so", "13")]),
+            Status::Fault
+        );
+    }
+
+    #[test]
+    fn the_ways_out_are_those_of_the_matrix() {
+        let found = judged(&[("lib.so", "13")]);
+        let [finding] = found.findings.as_deref().unwrap() else {
+            panic!("{found:?}");
+        };
+        let has = |layer, text: &str| {
+            let mut fixes = finding.fixes.iter();
+            fixes.any(|fix| fix.layer == Some(layer) && fix.summary.contains(text))
+        };
+        assert!(has(Layer::Driver, "580.65.06 or newer"));
+        assert!(has(Layer::Runtime, "CUDA 12.9 or older"));
+        assert!(has(Layer::Driver, "cuda-compat-13-0"));
     }
 }

@@ -275,6 +275,19 @@ pub struct Runtime {
     pub linked_as: Option<String>,
 }
 
+impl Runtime {
+    /// The CUDA version that it stands for. All of 11.x is called `libcudart.so.11.0`: that says 11 and no more.
+    pub fn cuda(&self) -> Option<Version> {
+        let version = self.version.as_ref()?;
+        let only_major = self.linkage == Linkage::Dynamic && version.major() == 11;
+        Some(if only_major {
+            Version::parse("11")?
+        } else {
+            version.clone()
+        })
+    }
+}
+
 /// How a runtime is used.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]

@@ -28,6 +28,8 @@ pub struct Machine {
 pub struct MachineGpu {
     /// As it was asked for, or its product name.
     pub name: String,
+    /// In the grammar of `--target`.
+    pub asked: Gpu,
     /// Its compute capability.
     pub capability: Capability,
 }
@@ -54,6 +56,7 @@ pub fn machine_of_target(target: &Target, matrix: &Matrix) -> Result<Machine, St
         };
         gpus.push(MachineGpu {
             name: gpu.to_string(),
+            asked: gpu.clone(),
             capability,
         });
     }
@@ -132,11 +135,13 @@ pub fn machine_of_host(sysroot: &Sysroot, matrix: &Matrix) -> Option<Machine> {
             continue;
         }
         let device = number(&join(&dir, "device")).and_then(|device| u16::try_from(device).ok());
-        if let Some(gpu) = device.and_then(|device| matrix.gpu(device))
+        if let Some(device) = device
+            && let Some(gpu) = matrix.gpu(device)
             && let Some(capability) = gpu.capability
         {
             gpus.push(MachineGpu {
                 name: gpu.name,
+                asked: Gpu::Pci(0x10de, device),
                 capability,
             });
         }

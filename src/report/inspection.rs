@@ -53,19 +53,16 @@ pub fn text(found: &Inspection, options: Options) -> String {
             .iter()
             .flatten()
             .filter(|finding| {
-                finding
-                    .subjects
-                    .iter()
-                    .any(|subject| subject.contains(&file.path))
+                let subjects = &finding.subjects;
+                subjects.iter().any(|subject| concerns(subject, &file.path))
             })
             .collect();
-        let is_wrong = findings
-            .iter()
-            .any(|finding| finding.severity >= Severity::Warning);
-        if options.quiet && !is_wrong {
+        let worst = findings.iter().map(|finding| finding.severity).max();
+        let worst = worst.filter(|severity| *severity >= Severity::Warning);
+        if options.quiet && worst.is_none() {
             continue;
         }
-        out.file(file, is_wrong, brief);
+        out.file(found, file, worst, brief);
     }
     out.findings(found);
     for problem in &found.problems {
@@ -75,6 +72,15 @@ pub fn text(found: &Inspection, options: Options) -> String {
         let _ = writeln!(out.text, "\nmore of each file: -v, or name it alone");
     }
     out.text
+}
+
+/// Whether a finding's subject is this file, or something about it: `PATH`, `PATH on GPU`, `SONAME for PATH`.
+fn concerns(subject: &str, path: &str) -> bool {
+    let rest = subject.strip_prefix(path);
+    rest.is_some_and(|rest| rest.is_empty() || rest.starts_with(" on "))
+        || subject
+            .strip_suffix(path)
+            .is_some_and(|before| before.ends_with(" for "))
 }
 
 struct Writer {
@@ -136,12 +142,27 @@ impl Writer {
         let _ = writeln!(self.text, "{label}{}{others}\n", terminal(summary));
     }
 
-    fn file(&mut self, file: &File, is_wrong: bool, brief: bool) {
-        let path = terminal(&file.path);
-        let path = self.paint(&path, Style::new().bold());
-        let mark = if is_wrong { "FAULT: " } else { "" };
-        let mark = self.paint(mark, Style::new().red().bold());
-        let _ = writeln!(self.text, "{path}: {mark}{}", terminal(&answer(file)));
+    fn file(&mut self, found: &Inspection, file: &File, worst: Option<Severity>, brief: bool) {
+        // In a long list a member is told by its path within; the line of its wheel or folder stands above.
+        let within = found
+            .containers
+            .iter()
+            .filter_map(|container| file.path.strip_prefix(&container.path))
+            .filter_map(|rest| rest.strip_prefix(['!', '/']))
+            .min_by_key(|rest| rest.len());
+        let (indent, path) = match within {
+            Some(path) if brief => ("  ", path),
+            _ => ("", file.path.as_str()),
+        };
+        let path = self.paint(&terminal(path), Style::new().bold());
+        let mark = match worst {
+            Some(Severity::Error) => self.paint("FAULT: ", Style::new().red().bold()),
+            Some(_) => self.paint("WARNING: ", Style::new().yellow().bold()),
+            None => String::new(),
+        };
+        let answer = answer(file);
+        let answer = terminal(&answer);
+        let _ = writeln!(self.text, "{indent}{path}: {mark}{answer}");
         if brief {
             return;
         }
@@ -238,7 +259,7 @@ impl Writer {
             &code(&file.archs, (file.device.elf, file.device.ptx)),
         );
         self.detail(
-            "to be linked",
+            "to link",
             &code(
                 &file.relocatable,
                 (file.device.relocatable_elf, file.device.relocatable_ptx),
@@ -324,6 +345,9 @@ impl Writer {
     }
 
     fn findings(&mut self, found: &Inspection) {
+        if !self.text.ends_with("\n\n") {
+            self.text.push('\n');
+        }
         for finding in found.findings.iter().flatten() {
             let is_note = finding.severity == Severity::Note;
             if is_note && (self.options.quiet || found.files.len() > 3 && !self.options.verbose) {
@@ -392,8 +416,7 @@ fn answer(file: &File) -> String {
     }
     let version = file
         .runtime
-        .version
-        .as_ref()
+        .cuda()
         .map_or(String::new(), |v| format!(" {v}"));
     match file.runtime.linkage {
         Linkage::Dynamic => parts.push(format!("CUDA{version} (shared runtime)")),
@@ -440,8 +463,7 @@ fn answer(file: &File) -> String {
 fn runtime(file: &File) -> String {
     let runtime = &file.runtime;
     let version = runtime
-        .version
-        .as_ref()
+        .cuda()
         .map_or("version not known".to_owned(), |v| format!("CUDA {v}"));
     match runtime.linkage {
         Linkage::Dynamic => {
