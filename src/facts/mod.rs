@@ -5,6 +5,7 @@
 //! lacks reads as unreadable, never as absent: every field of a `Reading` type has that default.
 
 mod driver;
+mod framework;
 mod gpus;
 mod hardware;
 mod runtime;
@@ -14,6 +15,7 @@ mod vendor;
 use std::collections::BTreeMap;
 
 pub use driver::*;
+pub use framework::*;
 pub use gpus::*;
 pub use hardware::*;
 pub use runtime::*;
@@ -269,6 +271,8 @@ pub struct Facts {
     pub driver: DriverFacts,
     /// CUDA runtimes.
     pub runtime: RuntimeFacts,
+    /// Frameworks, their companions and extensions.
+    pub framework: FrameworkFacts,
     /// The answers of vendor libraries and of `open()`.
     pub vendor: VendorFacts,
     /// What went wrong while looking, for the curious: no rule reads it.

@@ -8,6 +8,7 @@ mod ask;
 mod consumer;
 mod driver;
 mod environment;
+mod framework;
 pub mod gpus;
 mod hardware;
 mod loader;
@@ -144,6 +145,9 @@ pub fn take(request: &Request) -> Facts {
         runtime::toolkits(sysroot)
     });
     facts.vendor = asked.finish();
+    facts.framework = guarded(&mut problems, "framework", || {
+        framework::probe(sysroot, &loader, &facts)
+    });
     facts.problems = problems;
 
     if request.redact {
