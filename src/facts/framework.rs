@@ -40,6 +40,9 @@ pub struct Framework {
     pub cuda_needs: Vec<CudaNeed>,
     /// C++ symbols of torch that the library uses and that no library of the torch beside it defines.
     pub lacking: Reading<Vec<String>>,
+    /// CUDA libraries of the environment's own folders that it opens by name and does not reach: neither its search path
+    /// nor the loader's leads there. Looked for where a framework searches in such folders (`TensorFlow`).
+    pub out_of_reach: Reading<Vec<String>>,
     /// The device code in the library.
     pub code: Reading<DeviceCode>,
     /// What its metadata asks of other parts that matter here: `torch==2.8.0`. Markers are kept.

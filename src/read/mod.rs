@@ -25,6 +25,7 @@ pub mod proc;
 pub mod pybuild;
 pub mod pydist;
 pub mod recipes;
+pub mod record;
 mod symbols;
 #[cfg(test)]
 mod tests;

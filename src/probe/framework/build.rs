@@ -4,6 +4,7 @@
 use super::Look;
 use super::known::Known;
 use crate::facts::{Framework, Reading};
+use crate::probe::consumer::has_extension;
 use crate::read::pybuild::{Literal, assigned, keyed};
 use crate::sysroot::{file_name, join};
 use crate::version::Version;
@@ -18,7 +19,14 @@ impl Look<'_> {
         let cuda = match known.name {
             "torch" => {
                 let text = text(known.marker);
-                self.torch(found, text)
+                self.torch(found, &text)
+            }
+            "torchvision" | "torchaudio" => {
+                let text = text(known.marker);
+                if let Reading::Present { value, source } = &text {
+                    version_of_build(found, value, source);
+                }
+                None
             }
             "tensorflow" => match text(known.marker) {
                 Reading::Present { value, source } => tensorflow(&value, &source),
@@ -46,8 +54,8 @@ impl Look<'_> {
     }
 
     /// torch: `version.py`, whose version is the one of the build; the record of a wheel from `PyPI` has no `+cu128`.
-    fn torch(&self, found: &mut Framework, text: Reading<String>) -> Option<Reading<Version>> {
-        if let Reading::Present { value, source } = &text {
+    fn torch(&self, found: &mut Framework, text: &Reading<String>) -> Option<Reading<Version>> {
+        if let Reading::Present { value, source } = text {
             if let Some(version) = assigned(value, "__version__")
                 .as_ref()
                 .and_then(Literal::text)
@@ -90,6 +98,13 @@ impl Look<'_> {
         let cpu = join(&found.site, "torch/lib/libtorch_cpu.so");
         (found.library.is_absent() && self.sysroot.exists(&cpu))
             .then(|| Reading::absent(format!("{cpu}: no libtorch_cuda.so beside it")))
+    }
+}
+
+/// The version that the build wrote down.
+fn version_of_build(found: &mut Framework, text: &str, source: &str) {
+    if let Some(Literal::Text(version)) = assigned(text, "__version__") {
+        found.version = Reading::present(version, source);
     }
 }
 
@@ -179,7 +194,7 @@ fn by_needs(found: &Framework) -> Option<Reading<Version>> {
 pub(super) fn bitsandbytes(look: &Look<'_>, site: &str, found: &mut Framework) -> Option<String> {
     let dir = join(site, "bitsandbytes");
     let names = look.sysroot.list(&dir, |name| {
-        name.starts_with("libbitsandbytes_cuda") && name.ends_with(".so")
+        name.starts_with("libbitsandbytes_cuda") && has_extension(name, "so")
     });
     let version_of = |name: &str| {
         let digits = file_name(name)

@@ -12,7 +12,7 @@ pub(super) struct Known {
     /// anything.
     pub(super) libraries: &'static [&'static str],
     /// Whether its own device code decides which GPUs it runs on. What compiles for the GPU that it meets (JAX, Triton,
-    /// Numba, CuPy) holds little code, and that says nothing.
+    /// Numba, `CuPy`) holds little code, and that says nothing.
     pub(super) by_code: bool,
     /// Whether it is built against torch, so that it has to fit the torch beside it.
     pub(super) on_torch: bool,
@@ -31,7 +31,7 @@ const fn plain(name: &'static str, distributions: &'static [&'static str]) -> Kn
 
 /// What is looked for, torch first: what is built on it is read against it.
 ///
-/// Places measured on the wheels of PyPI (x86_64, 2026-12); those of llama.cpp, flash-attn and conda by their packaging.
+/// Places measured on the wheels of `PyPI` (`x86_64`, 2026-12); those of llama.cpp, flash-attn and conda by their packaging.
 pub(super) const KNOWN: &[Known] = &[
     Known {
         marker: "torch/version.py",

@@ -11,21 +11,19 @@ mod needs;
 use known::{KNOWN, Known};
 
 use crate::facts::{
-    Consumer, ConsumerKind, DeviceCode, Facts, Framework, FrameworkFacts, PtxCode, Reading,
+    Consumer, DeviceCode, Facts, Framework, FrameworkFacts, Installed, PtxCode, Reading,
     VendorFacts,
 };
 use crate::probe::loader::Loader;
+use crate::probe::search_path::Site;
 use crate::read::elf::{self, Shape};
 use crate::read::fatbin::{self, Held, Suffix};
-use crate::read::pydist;
 use crate::sysroot::{Sysroot, file_name, join, parent};
 use crate::version::Version;
 
 /// Containers of device code that are looked into at least.
 const FIRST_CONTAINERS: u64 = 32;
-/// The most of a METADATA file that is read: the lines that name other parts stand before the description.
-const METADATA_CAP: usize = 64 << 10;
-/// Parts that a line of a framework's metadata may ask for, as far as a rule looks at it.
+/// Parts that a requirement may ask for, as far as a rule looks at it.
 const PARTS: &[&str] = &[
     "torch",
     "torchvision",
@@ -43,18 +41,23 @@ const PARTS: &[&str] = &[
 ];
 
 /// The frameworks of the consumer. The GPUs' capabilities, where a library told them, say how far device code is read.
-pub(super) fn probe(sysroot: &Sysroot, loader: &Loader<'_>, facts: &Facts) -> FrameworkFacts {
+pub(super) fn probe(
+    sysroot: &Sysroot,
+    loader: &Loader<'_>,
+    sites: &[Site],
+    facts: &Facts,
+) -> FrameworkFacts {
     let consumer = &facts.consumer;
-    if consumer.kind == ConsumerKind::Machine {
-        return FrameworkFacts {
-            frameworks: Reading::present(Vec::new(), "no environment"),
-        };
-    }
-    let records = match records(sysroot, consumer) {
-        Ok(records) => records,
-        Err(reason) => {
+    let installed = match &facts.python.distributions {
+        Reading::Present { value, .. } => value,
+        Reading::Absent { source } => {
             return FrameworkFacts {
-                frameworks: Reading::unreadable(reason),
+                frameworks: Reading::present(Vec::new(), source.as_str()),
+            };
+        }
+        Reading::Unreadable { reason } => {
+            return FrameworkFacts {
+                frameworks: Reading::unreadable(reason.as_str()),
             };
         }
     };
@@ -62,30 +65,26 @@ pub(super) fn probe(sysroot: &Sysroot, loader: &Loader<'_>, facts: &Facts) -> Fr
         sysroot,
         loader,
         consumer,
+        sites,
         capabilities: capabilities(&facts.vendor),
         folders: None,
         torch: None,
     };
     let mut found: Vec<Framework> = Vec::new();
     for known in KNOWN {
-        let recorded: Vec<&Record> = records
-            .iter()
-            .filter(|record| known.is_called(&record.name))
-            .collect();
-        // Of one site a distribution counts once; conda's record and the dist-info beside it are the same one.
-        let mut sites: Vec<(&str, &str)> = Vec::new();
-        for record in recorded {
-            let site = record.site.as_str();
-            let is_same = sites.iter().any(|(name, at)| {
-                *at == site && (*name == record.name || known.distributions.contains(&"pytorch"))
-            });
-            if is_same {
-                continue;
+        let mut places: Vec<(&str, &str)> = Vec::new();
+        for record in installed.iter().filter(|d| known.is_called(&d.name)) {
+            let site = look.site_of(record);
+            // What Python finds first under a name counts; conda's record and the dist-info beside it are the same part.
+            let is_same = places
+                .iter()
+                .any(|(name, at)| *name == record.name || record.is_conda_package() && *at == site);
+            if !is_same {
+                places.push((&record.name, site));
+                found.push(look.framework(known, site, Some(record)));
             }
-            sites.push((&record.name, site));
-            found.push(look.framework(known, site, Some(record)));
         }
-        if sites.is_empty()
+        if places.is_empty()
             && let Some(site) = consumer
                 .site_packages
                 .iter()
@@ -93,80 +92,12 @@ pub(super) fn probe(sysroot: &Sysroot, loader: &Loader<'_>, facts: &Facts) -> Fr
         {
             found.push(look.framework(known, site, None));
         }
-        // An environment's own copy goes before the user's or the system's.
         if known.name == "torch" {
             look.torch = found.first().cloned();
         }
     }
     FrameworkFacts {
-        frameworks: Reading::present(
-            found,
-            "dist-info folders, conda records, files of frameworks",
-        ),
-    }
-}
-
-/// A record of an installed distribution.
-struct Record {
-    name: String,
-    version: String,
-    /// The site-packages folder that it is about.
-    site: String,
-    /// Its dist-info folder or conda record.
-    path: String,
-    is_conda: bool,
-}
-
-/// The records of what may be a framework, in the order of the search path; dist-info before conda's.
-fn records(sysroot: &Sysroot, consumer: &Consumer) -> Result<Vec<Record>, String> {
-    let wanted = |name: &str| KNOWN.iter().any(|known| known.is_called(name));
-    let mut found = Vec::new();
-    let mut refused = None;
-    for site in &consumer.site_packages {
-        let listed = sysroot.list(site, |name| {
-            name.ends_with(".dist-info") || name.ends_with(".egg-info")
-        });
-        if let Reading::Unreadable { reason } = &listed {
-            refused = Some(reason.clone());
-        }
-        for dir in listed.items() {
-            let Some((name, version)) = pydist::from_dist_info_dir(dir).filter(|(n, _)| wanted(n))
-            else {
-                continue;
-            };
-            found.push(Record {
-                name,
-                version,
-                site: site.clone(),
-                path: join(site, dir),
-                is_conda: false,
-            });
-        }
-    }
-    if let (Some(prefix), Some(site)) = (consumer.prefix.value(), consumer.site_packages.last()) {
-        let meta = join(prefix, "conda-meta");
-        let listed = sysroot.list(&meta, |name| {
-            pydist::from_conda_meta(name).is_some_and(|(name, _)| wanted(&name))
-        });
-        for file in listed.items() {
-            if let Some((name, version)) = pydist::from_conda_meta(file) {
-                let of_prefix = consumer
-                    .site_packages
-                    .iter()
-                    .find(|s| s.starts_with(prefix));
-                found.push(Record {
-                    name,
-                    version,
-                    site: of_prefix.unwrap_or(site).clone(),
-                    path: join(&meta, file),
-                    is_conda: true,
-                });
-            }
-        }
-    }
-    match refused {
-        Some(reason) if found.is_empty() => Err(reason),
-        _ => Ok(found),
+        frameworks: Reading::present(found, "records of distributions, files of frameworks"),
     }
 }
 
@@ -191,6 +122,8 @@ pub(super) struct Look<'a> {
     sysroot: &'a Sysroot,
     loader: &'a Loader<'a>,
     consumer: &'a Consumer,
+    /// The folders of its search path, as they were listed.
+    sites: &'a [Site],
     /// Of the GPUs that are here.
     capabilities: Vec<(u32, u32)>,
     /// Folders of the environment that hold CUDA libraries, and the names in them; listed when first asked for.
@@ -199,26 +132,40 @@ pub(super) struct Look<'a> {
     torch: Option<Framework>,
 }
 
-impl Look<'_> {
-    fn framework(&mut self, known: &Known, site: &str, record: Option<&Record>) -> Framework {
+impl<'a> Look<'a> {
+    /// The site-packages folder that a distribution is about: conda's records are about the whole environment.
+    fn site_of(&self, record: &'a Installed) -> &'a str {
+        if !record.is_conda_package() {
+            return &record.site;
+        }
+        let of_prefix = self
+            .consumer
+            .site_packages
+            .iter()
+            .find(|site| site.starts_with(&record.site));
+        of_prefix.map_or(&record.site, String::as_str)
+    }
+
+    fn framework(&mut self, known: &Known, site: &str, record: Option<&Installed>) -> Framework {
         let mut found = Framework {
             name: known.name.to_owned(),
             site: site.to_owned(),
             distribution: match record {
-                Some(record) => Reading::present(record.name.clone(), record.path.as_str()),
+                Some(record) => Reading::present(record.name.clone(), record.metadata.as_str()),
                 None => Reading::absent(join(site, "*.dist-info")),
             },
             installer: match record {
-                Some(record) => self.installer(record),
+                Some(record) => record.installer.clone(),
                 None => Reading::absent(join(site, "*.dist-info")),
             },
             version: match record {
-                Some(record) => Reading::present(record.version.clone(), record.path.as_str()),
+                Some(record) => Reading::present(record.version.clone(), record.metadata.as_str()),
                 None => Reading::unreadable(format!("{site}: no record of {}", known.name)),
             },
-            requires: record.map_or_else(Vec::new, |record| self.requires(record)),
+            requires: record.map_or_else(Vec::new, requires),
             hip: Reading::absent(site),
             lacking: Reading::absent(site),
+            out_of_reach: Reading::absent(site),
             ..Framework::default()
         };
         let library = self.library(known, site, &mut found);
@@ -232,42 +179,6 @@ impl Look<'_> {
         }
         self.built_for(known, &mut found);
         found
-    }
-
-    /// Who installed a distribution. A conda package's own dist-info says conda.
-    fn installer(&self, record: &Record) -> Reading<String> {
-        if record.is_conda {
-            return Reading::present("conda".to_owned(), record.path.as_str());
-        }
-        let path = join(&record.path, "INSTALLER");
-        match self.sysroot.text(&path) {
-            Reading::Present { value, source } if !value.trim().is_empty() => {
-                Reading::present(value.trim().to_lowercase(), source)
-            }
-            Reading::Unreadable { reason } => Reading::unreadable(reason),
-            _ => Reading::absent(path),
-        }
-    }
-
-    /// Lines of METADATA that ask for a part that a rule looks at; those of extras that nobody may have wanted left out.
-    fn requires(&self, record: &Record) -> Vec<String> {
-        let file = join(&record.path, "METADATA");
-        let text = self.sysroot.text_up_to(&file, METADATA_CAP);
-        let lines = text.value().map(String::as_str).unwrap_or_default().lines();
-        lines
-            .take_while(|line| !line.trim().is_empty())
-            .filter_map(|line| line.strip_prefix("Requires-Dist:"))
-            .map(str::trim)
-            .filter(|line| !line.contains("extra =="))
-            .filter(|line| {
-                let end = line
-                    .find(|c: char| !c.is_alphanumeric() && !matches!(c, '-' | '_' | '.'))
-                    .unwrap_or(line.len());
-                let name = line.get(..end).unwrap_or_default().to_lowercase();
-                PARTS.contains(&name.replace(['_', '.'], "-").as_str())
-            })
-            .map(str::to_owned)
-            .collect()
     }
 
     /// The GPU library: the first of its places where a file is.
@@ -328,6 +239,9 @@ impl Look<'_> {
         if known.on_torch {
             found.lacking = self.lacking(&file, path);
         }
+        if known.name == "tensorflow" {
+            found.out_of_reach = self.out_of_reach(&elf, path);
+        }
         found.needed = elf.needed;
         if known.by_code {
             let held = fatbin::held(&file, &mut |held| self.is_enough(held));
@@ -348,6 +262,20 @@ impl Look<'_> {
         };
         held.containers >= FIRST_CONTAINERS && self.capabilities.iter().all(may_run)
     }
+}
+
+/// Requirements that name a part that a rule looks at; those of extras, which nobody may have wanted, left out.
+fn requires(record: &Installed) -> Vec<String> {
+    let asks_for = |line: &str| {
+        let is_name = |c: char| c.is_alphanumeric() || matches!(c, '-' | '_' | '.');
+        let name: String = line.chars().take_while(|c| is_name(*c)).collect();
+        PARTS.contains(&name.to_lowercase().replace(['_', '.'], "-").as_str())
+    };
+    let lines = record.requires.iter();
+    lines
+        .filter(|line| !line.contains("extra ==") && asks_for(line))
+        .cloned()
+        .collect()
 }
 
 fn damaged(path: &str, words: &str) -> Reading<DeviceCode> {

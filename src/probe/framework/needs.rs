@@ -4,13 +4,23 @@
 use super::Look;
 use crate::facts::{CudaNeed, Reading};
 use crate::probe::runtime::environment_folders;
-use crate::read::elf::dynamic_symbols_defined;
-use crate::read::needs::undefined_symbols;
+use crate::read::elf::{Elf, dynamic_symbols_defined};
+use crate::read::needs::{loading, undefined_symbols};
 use crate::read::window::ReadAt;
-use crate::sysroot::{join, parent};
+use crate::sysroot::{file_name, join, parent};
 
 /// Libraries whose sonames carry the CUDA major version.
 const BY_MAJOR: &[&str] = &["libcudart.so.", "libcublas.so.", "libcublasLt.so."];
+/// Libraries that `TensorFlow` opens by name, by the start of their file names.
+const OPENED: &[&str] = &[
+    "libcublas.so.",
+    "libcublasLt.so.",
+    "libcudart.so.",
+    "libcudnn.so.",
+    "libcufft.so.",
+    "libcusolver.so.",
+    "libcusparse.so.",
+];
 /// Libraries of torch that define what an extension uses, the one with the most first.
 const OF_TORCH: &[&str] = &[
     "libc10.so",
@@ -81,7 +91,7 @@ impl Look<'_> {
         others.extend(
             cached
                 .iter()
-                .map(|found| crate::sysroot::file_name(&found.path).to_owned()),
+                .map(|found| file_name(&found.path).to_owned()),
         );
         // `libcudart.so.12.8.90` lies beside its soname; the short name says enough.
         let major = |name: &str| {
@@ -97,13 +107,13 @@ impl Look<'_> {
 
     /// Folders of the environment with CUDA libraries, and the names of those libraries in each.
     fn folders(&mut self) -> &[(String, Vec<String>)] {
-        let (sysroot, consumer) = (self.sysroot, self.consumer);
+        let (sysroot, consumer, sites) = (self.sysroot, self.consumer, self.sites);
         self.folders.get_or_insert_with(|| {
-            environment_folders(sysroot, consumer)
+            environment_folders(sysroot, consumer, sites)
                 .into_iter()
                 .map(|dir| {
                     let listed = sysroot.list(&dir, |name| {
-                        BY_MAJOR.iter().any(|stem| name.starts_with(stem))
+                        OPENED.iter().any(|stem| name.starts_with(stem))
                     });
                     let names = listed.items().to_vec();
                     (dir, names)
@@ -111,6 +121,43 @@ impl Look<'_> {
                 .filter(|(_, names)| !names.is_empty())
                 .collect()
         })
+    }
+
+    /// CUDA libraries in the environment's folders that neither the library's search path nor the loader leads to.
+    pub(super) fn out_of_reach(&mut self, elf: &Elf, path: &str) -> Reading<Vec<String>> {
+        let origin = parent(path);
+        let mut searched: Vec<String> = Vec::new();
+        // Which of its two libraries opens them has changed over the releases: what one of them reaches counts.
+        let companion = join(origin, "libtensorflow_framework.so.2");
+        let companion = self.sysroot.file(&companion);
+        let companion = companion.value().and_then(|file| loading(file));
+        let mut paths = vec![&elf.rpath, &elf.runpath];
+        if let Some(loading) = &companion {
+            paths.extend([&loading.rpath, &loading.runpath]);
+        }
+        for dir in paths.into_iter().flatten().flat_map(|path| path.split(':')) {
+            let dir = dir.replace("${ORIGIN}", origin).replace("$ORIGIN", origin);
+            if let Reading::Present { value, .. } = self.sysroot.real_path(&dir) {
+                searched.push(value);
+            }
+        }
+        let mut lost = Vec::new();
+        for (dir, names) in self.folders().to_vec() {
+            let real = self.sysroot.real_path(&dir);
+            if real.value().is_some_and(|real| searched.contains(real)) {
+                continue;
+            }
+            for name in names.iter().filter(|name| !name.contains(".alt.")) {
+                let (found, refused) = self.loader.search(name);
+                if let Some(reason) = refused {
+                    return Reading::unreadable(reason);
+                }
+                if found.is_empty() {
+                    lost.push(join(&dir, name));
+                }
+            }
+        }
+        Reading::present(lost, path)
     }
 
     /// Symbols of torch's C++ core (`c10::...`) that the extension uses and that no library of the torch here defines:

@@ -100,9 +100,9 @@ mod tests {
 
     #[test]
     fn a_walk_to_the_end_sees_what_the_full_look_sees() {
-        let all = held(SHARED, &mut |_| false);
+        let all = held(&SHARED, &mut |_| false);
         assert!(all.complete && all.containers > 1, "{all:?}");
-        let full = super::super::device_code(SHARED, super::super::Look::default());
+        let full = super::super::device_code(&SHARED, super::super::Look::default());
         let executable: BTreeSet<Arch> = full.executable.elf.keys().copied().collect();
         assert_eq!(all.elf, executable);
         let ptx: BTreeSet<_> = full.places().flat_map(|c| c.ptx.keys().copied()).collect();
@@ -111,16 +111,16 @@ mod tests {
 
     #[test]
     fn what_was_left_off_is_not_complete() {
-        let first = held(SHARED, &mut |_| true);
+        let first = held(&SHARED, &mut |_| true);
         assert!(!first.complete && first.containers == 1, "{first:?}");
-        let cut = held(SHARED.get(..SHARED.len() / 2).unwrap(), &mut |_| false);
+        let cut = held(&SHARED.get(..SHARED.len() / 2).unwrap(), &mut |_| false);
         assert!(!cut.complete, "{cut:?}");
     }
 
     #[test]
     fn a_file_without_device_code_is_complete_and_empty() {
         let none = include_bytes!("../../../fixtures/elf/libexample.so.9");
-        let none = held(none.as_slice(), &mut |_| false);
+        let none = held(&none.as_slice(), &mut |_| false);
         assert!(none.elf.is_empty() && none.ptx.is_empty() && none.containers == 0);
     }
 }
