@@ -5,6 +5,7 @@
 //! lacks reads as unreadable, never as absent: every field of a `Reading` type has that default.
 
 mod driver;
+mod framework;
 mod gpus;
 mod hardware;
 mod python;
@@ -15,6 +16,7 @@ mod vendor;
 use std::collections::BTreeMap;
 
 pub use driver::*;
+pub use framework::*;
 pub use gpus::*;
 pub use hardware::*;
 pub use python::*;
@@ -271,6 +273,8 @@ pub struct Facts {
     pub driver: DriverFacts,
     /// CUDA runtimes.
     pub runtime: RuntimeFacts,
+    /// Frameworks, their companions and extensions.
+    pub framework: FrameworkFacts,
     /// What is installed in the consumer's environment.
     pub python: PythonFacts,
     /// The answers of vendor libraries and of `open()`.

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 
 /// Variables whose value is kept.
 const KEPT: &[&str] = &[
+    "BNB_CUDA_VERSION",
     "CONDA_DEFAULT_ENV",
     "CONDA_PREFIX",
     "CUDA_DEVICE_ORDER",
@@ -26,6 +27,7 @@ const KEPT: &[&str] = &[
     "NVIDIA_DRIVER_CAPABILITIES",
     "NVIDIA_VISIBLE_DEVICES",
     "ROCR_VISIBLE_DEVICES",
+    "TRITON_LIBCUDA_PATH",
     "VIRTUAL_ENV",
     "ZE_AFFINITY_MASK",
     "container",

@@ -9,6 +9,7 @@ mod consumer;
 mod distributions;
 mod driver;
 mod environment;
+mod framework;
 pub mod gpus;
 mod hardware;
 mod loader;
@@ -154,6 +155,9 @@ pub fn take(request: &Request) -> Facts {
         runtime::toolkits(sysroot)
     });
     facts.vendor = asked.finish();
+    facts.framework = guarded(&mut problems, "framework", || {
+        framework::probe(sysroot, &loader, &sites, &facts)
+    });
     facts.problems = problems;
 
     if request.redact {

@@ -22,6 +22,7 @@ mod notes;
 mod packages;
 pub mod part;
 pub mod proc;
+pub mod pybuild;
 pub mod pydist;
 pub mod recipes;
 pub mod record;

@@ -8,6 +8,7 @@
 mod arch;
 mod cubin;
 mod deep;
+mod held;
 mod unpack;
 mod walk;
 
@@ -17,6 +18,7 @@ use std::ops::{ControlFlow, Range};
 
 pub use arch::{Arch, Suffix};
 pub use cubin::arch as cubin_arch;
+pub use held::{Held, held};
 pub use walk::{Entry, Kind, Packing};
 use walk::{Event, MAGIC, walk};
 
