@@ -7,6 +7,7 @@
 mod driver;
 mod gpus;
 mod hardware;
+mod libraries;
 mod runtime;
 mod system;
 mod vendor;
@@ -16,6 +17,7 @@ use std::collections::BTreeMap;
 pub use driver::*;
 pub use gpus::*;
 pub use hardware::*;
+pub use libraries::*;
 pub use runtime::*;
 use schemars::JsonSchema;
 use serde::de::DeserializeOwned;
@@ -269,6 +271,8 @@ pub struct Facts {
     pub driver: DriverFacts,
     /// CUDA runtimes.
     pub runtime: RuntimeFacts,
+    /// Libraries of the CUDA stack, NVRTC and nvJitLink among them.
+    pub libraries: LibrariesFacts,
     /// The answers of vendor libraries and of `open()`.
     pub vendor: VendorFacts,
     /// What went wrong while looking, for the curious: no rule reads it.

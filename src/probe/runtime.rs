@@ -58,7 +58,7 @@ pub(super) fn copies(
 
 /// Folders of an environment that hold CUDA runtimes: those of NVIDIA's wheels, torch's own, what auditwheel copied,
 /// conda's lib.
-fn environment_folders(sysroot: &Sysroot, consumer: &Consumer) -> Vec<String> {
+pub(super) fn environment_folders(sysroot: &Sysroot, consumer: &Consumer) -> Vec<String> {
     let mut dirs = Vec::new();
     for site in &consumer.site_packages {
         let nvidia = join(site, "nvidia");
