@@ -9,6 +9,7 @@ mod framework;
 mod gpus;
 mod hardware;
 mod python;
+mod libraries;
 mod runtime;
 mod system;
 mod vendor;
@@ -20,6 +21,7 @@ pub use framework::*;
 pub use gpus::*;
 pub use hardware::*;
 pub use python::*;
+pub use libraries::*;
 pub use runtime::*;
 use schemars::JsonSchema;
 use serde::de::DeserializeOwned;
@@ -277,6 +279,8 @@ pub struct Facts {
     pub framework: FrameworkFacts,
     /// What is installed in the consumer's environment.
     pub python: PythonFacts,
+    /// Libraries of the CUDA stack, NVRTC and nvJitLink among them.
+    pub libraries: LibrariesFacts,
     /// The answers of vendor libraries and of `open()`.
     pub vendor: VendorFacts,
     /// What went wrong while looking, for the curious: no rule reads it.
