@@ -151,6 +151,12 @@ pub struct LookArgs {
     /// Judge what programs of this Python or conda environment get, instead of the active one
     #[arg(long, value_name = "PREFIX")]
     pub python_env: Option<PathBuf>,
+    /// Judge what this program or script gets: what its file holds and needs, and by a script's first line its environment
+    #[arg(long, value_name = "FILE")]
+    pub app: Option<PathBuf>,
+    /// Judge what this running process has loaded, with its environment variables
+    #[arg(long, value_name = "PID", conflicts_with_all = ["root", "app", "python_env"])]
+    pub pid: Option<u32>,
     /// Load no vendor library and open no device: judge by files alone
     #[arg(long = "static", conflicts_with = "probe")]
     pub load_nothing: bool,
@@ -172,7 +178,7 @@ pub struct CheckArgs {
     #[command(flatten)]
     pub look: LookArgs,
     /// Judge a snapshot or a JSON report instead of this machine; `-` reads it from standard input
-    #[arg(long, value_name = "FILE", conflicts_with_all = ["root", "python_env", "load_nothing", "probe"])]
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["root", "python_env", "app", "pid", "load_nothing", "probe"])]
     pub from: Option<PathBuf>,
     /// Tables that add rows to the bundled matrix, in place of those in ~/.config/gpudoctor/matrix
     #[arg(long, value_name = "DIR", help_heading = "How to judge")]

@@ -136,6 +136,14 @@ impl Sysroot {
         Ok(Self { root: Some(root) })
     }
 
+    /// The file system that a process sees, by `/proc/PID/root`.
+    pub fn of_process(pid: u32) -> Self {
+        // Not made canonical: as a text the link says `/`, only the kernel knows whose.
+        Self {
+            root: Some(PathBuf::from(format!("/proc/{pid}/root"))),
+        }
+    }
+
     /// Whether this is the running machine.
     pub fn is_live(&self) -> bool {
         self.root.is_none()

@@ -20,11 +20,12 @@ mod terminal;
 
 use std::collections::BTreeMap;
 use std::io::{self, Write as _};
+use std::path::Path;
 use std::time::Duration;
 
 use crate::cli::{Cli, Command, LookArgs};
 use crate::error::Error;
-use crate::facts::{Facts, User};
+use crate::facts::{Facts, Reading, User};
 use crate::probe::vendor::Launcher;
 use crate::probe::{self, Request};
 use crate::report::json;
@@ -100,49 +101,70 @@ fn one_line(message: &str) -> String {
 /// Takes a snapshot as the options say.
 fn look(args: &LookArgs) -> Result<Facts, Error> {
     let live = args.root.is_none();
-    let sysroot = match &args.root {
-        Some(dir) => Sysroot::at(dir)?,
-        None => Sysroot::live(),
+    let process = match args.pid {
+        Some(pid) => Some(
+            probe::application::process(pid)
+                .ok_or_else(|| Error::Usage(format!("--pid: there is no process {pid}")))?,
+        ),
+        None => None,
     };
-    let environment: Option<BTreeMap<String, String>> = live.then(|| {
-        std::env::vars_os()
-            .filter_map(|(name, value)| {
-                Some((
-                    name.into_string().ok()?,
-                    value.to_string_lossy().into_owned(),
-                ))
-            })
-            .collect()
-    });
+    let sysroot = match (&args.root, &process) {
+        (Some(dir), _) => Sysroot::at(dir)?,
+        (None, Some((process, _))) if process.other_root.value() == Some(&true) => {
+            Sysroot::of_process(process.pid)
+        }
+        _ => Sysroot::live(),
+    };
+    let (process, environment) = match process {
+        Some((process, environment)) => (Some(process), environment),
+        None if live => (None, Reading::present(own_environment(), "environment")),
+        None => (
+            None,
+            Reading::unreadable(
+                "not recorded: the caller's environment does not count for another root",
+            ),
+        ),
+    };
     let working_folder = if live {
         std::env::current_dir().ok().map(|dir| path_text(&dir))
     } else {
         None
     };
-    let python_env = match &args.python_env {
+    let named = |path: &Path, kind: Kind, missing: &str| {
         // Under another root the path is that machine's.
-        Some(prefix) if live => {
-            let absolute =
-                std::path::absolute(prefix).map_err(|e| Error::file("read", prefix, e))?;
-            if !absolute.is_dir() {
-                return Err(Error::file("read", prefix, "no such folder"));
-            }
-            Some(path_text(&absolute))
+        let (text, where_to) = if live {
+            let absolute = std::path::absolute(path).map_err(|e| Error::file("read", path, e))?;
+            (path_text(&absolute), "")
+        } else {
+            (path_text(path), " in that root")
+        };
+        if sysroot
+            .stat(&text)
+            .value()
+            .is_some_and(|stat| stat.kind == kind)
+        {
+            Ok(text)
+        } else {
+            Err(Error::file("read", path, format!("{missing}{where_to}")))
         }
-        Some(prefix) => {
-            let inside = path_text(prefix);
-            if !sysroot.exists(&inside) {
-                return Err(Error::file("read", prefix, "no such folder in that root"));
-            }
-            Some(inside)
-        }
-        None => None,
     };
+    let python_env = args
+        .python_env
+        .as_ref()
+        .map(|prefix| named(prefix, Kind::Folder, "no such folder"))
+        .transpose()?;
+    let app = args
+        .app
+        .as_ref()
+        .map(|file| named(file, Kind::File, "no such file"))
+        .transpose()?;
     let request = Request {
         sysroot,
         environment,
         working_folder,
         python_env,
+        app,
+        process,
         load_nothing: args.load_nothing,
         init_always: args.probe,
         timeout: Duration::from_secs(args.timeout),
@@ -154,6 +176,18 @@ fn look(args: &LookArgs) -> Result<Facts, Error> {
         say: terminal::say,
     };
     Ok(with_watch(|| probe::take(&request)))
+}
+
+/// This program's own environment variables.
+fn own_environment() -> BTreeMap<String, String> {
+    std::env::vars_os()
+        .filter_map(|(name, value)| {
+            Some((
+                name.into_string().ok()?,
+                value.to_string_lossy().into_owned(),
+            ))
+        })
+        .collect()
 }
 
 /// How children are started.

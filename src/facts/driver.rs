@@ -415,6 +415,10 @@ pub enum ReachedBy {
     DefaultPath,
     /// By `LD_PRELOAD`.
     LdPreload,
+    /// The program that was named needs it, or has it inside.
+    Program,
+    /// It is mapped into the process that was named.
+    Process,
     /// Lies in a toolkit folder that the loader does not search.
     Toolkit(String),
     /// Lies in another known place that the loader does not search.
@@ -435,6 +439,8 @@ impl ReachedBy {
             Self::LdCache => "ld.so.cache".to_owned(),
             Self::DefaultPath => "the loader's default folders".to_owned(),
             Self::LdPreload => "LD_PRELOAD".to_owned(),
+            Self::Program => "the program".to_owned(),
+            Self::Process => "the process".to_owned(),
             Self::Toolkit(dir) => format!("toolkit folder {dir}"),
             Self::KnownPlace => "a folder that the loader does not search".to_owned(),
         }

@@ -4,24 +4,26 @@
 //! three different things, and a rule that mixes two of them up gives false answers. A key that an older snapshot
 //! lacks reads as unreadable, never as absent: every field of a `Reading` type has that default.
 
+mod application;
 mod driver;
 mod framework;
 mod gpus;
 mod hardware;
-mod python;
 mod libraries;
+mod python;
 mod runtime;
 mod system;
 mod vendor;
 
 use std::collections::BTreeMap;
 
+pub use application::*;
 pub use driver::*;
 pub use framework::*;
 pub use gpus::*;
 pub use hardware::*;
-pub use python::*;
 pub use libraries::*;
+pub use python::*;
 pub use runtime::*;
 use schemars::JsonSchema;
 use serde::de::DeserializeOwned;
@@ -281,6 +283,8 @@ pub struct Facts {
     pub python: PythonFacts,
     /// Libraries of the CUDA stack, NVRTC and nvJitLink among them.
     pub libraries: LibrariesFacts,
+    /// The program or process that was named.
+    pub application: ApplicationFacts,
     /// The answers of vendor libraries and of `open()`.
     pub vendor: VendorFacts,
     /// What went wrong while looking, for the curious: no rule reads it.

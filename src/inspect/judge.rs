@@ -20,14 +20,7 @@ pub fn judge(found: &mut Inspection, machine: Option<&Machine>, matrix: &Matrix)
     let mut of_files: Vec<Vec<Finding>> = Vec::new();
     let mut unknown: Vec<String> = Vec::new();
     for file in &found.files {
-        let mut findings = Vec::new();
-        damaged(file, &mut findings);
-        if let Some(machine) = machine {
-            driver(file, machine, matrix, &mut findings, &mut unknown);
-            device_code(file, machine, matrix, &mut findings, &mut unknown);
-            libraries(file, machine, &mut findings);
-        }
-        of_files.push(findings);
+        of_files.push(of_file(file, machine, matrix, &mut unknown));
     }
     spare_variants(&found.files, &mut of_files);
     let mut findings = merged(of_files.into_iter().flatten().collect());
@@ -38,6 +31,23 @@ pub fn judge(found: &mut Inspection, machine: Option<&Machine>, matrix: &Matrix)
     found.verdict = Some(verdict(found, &findings, &unknown, machine));
     found.findings = Some(findings);
     found.target = machine.map(|machine| machine.name.clone());
+}
+
+/// Judges one file; what cannot be told is added to `unknown`.
+pub fn of_file(
+    file: &File,
+    machine: Option<&Machine>,
+    matrix: &Matrix,
+    unknown: &mut Vec<String>,
+) -> Vec<Finding> {
+    let mut findings = Vec::new();
+    damaged(file, &mut findings);
+    if let Some(machine) = machine {
+        driver(file, machine, matrix, &mut findings, unknown);
+        device_code(file, machine, matrix, &mut findings, unknown);
+        libraries(file, machine, &mut findings);
+    }
+    findings
 }
 
 /// A variant that does not run is no error where another one does: some ways work.

@@ -11,7 +11,7 @@ mod target;
 
 use std::collections::{BTreeMap, BTreeSet};
 
-pub use judge::judge;
+pub use judge::{judge, of_file};
 pub use look::look;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};

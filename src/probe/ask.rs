@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use crate::facts::{
-    Calls, ChildEnd, ConsumerKind, Facts, FileKind, LibraryAnswers, LibraryCopy, OpenAnswer,
-    ReachedBy, Reading, RuntimeCopy, VendorFacts,
+    Calls, ChildEnd, Facts, FileKind, LibraryAnswers, LibraryCopy, OpenAnswer, ReachedBy, Reading,
+    RuntimeCopy, VendorFacts,
 };
 use crate::probe::Request;
 use crate::probe::vendor::{Ask, Heard, LibraryKind, Running};
@@ -35,10 +35,19 @@ type Question = Result<(Ask, Running), Box<Reading<LibraryAnswers>>>;
 
 /// Starts them.
 pub(super) fn start<'a>(request: &'a Request, facts: &Facts, calls: Calls) -> Asked<'a> {
+    // What another process sees of the GPUs hangs on its variable, not on that of the caller.
+    let of_process = match (&request.process, request.environment.value()) {
+        (Some(_), Some(env)) => {
+            let name = "CUDA_VISIBLE_DEVICES";
+            BTreeMap::from([(name.to_owned(), env.get(name).cloned())])
+        }
+        _ => BTreeMap::new(),
+    };
     let library = |kind: LibraryKind, path: &str| {
         let ask = Ask {
             init: calls == Calls::Made,
             deadline: request.timeout,
+            env: of_process.clone(),
             ..Ask::library(kind, path)
         };
         let running = request.launcher.start(&ask);
@@ -120,18 +129,22 @@ fn runtimes(facts: &Facts) -> Vec<&RuntimeCopy> {
         .cudart
         .items()
         .iter()
-        .filter(|c| c.kind == FileKind::Library)
+        // One that is linked into a program cannot be loaded.
+        .filter(|c| c.kind == FileKind::Library && c.soname.is_present())
         .collect();
-    let own: Vec<&RuntimeCopy> = all
-        .iter()
-        .filter(|c| c.reached_by.contains(&ReachedBy::Environment))
-        .copied()
-        .collect();
-    let from = if facts.consumer.kind == ConsumerKind::Environment && !own.is_empty() {
-        own
-    } else {
-        all.into_iter().filter(|c| c.is_reached()).collect()
+    let by = |by: ReachedBy| -> Vec<&RuntimeCopy> {
+        let is_so = |c: &&&RuntimeCopy| c.reached_by.contains(&by);
+        all.iter().filter(is_so).copied().collect()
     };
+    let own = [
+        ReachedBy::Process,
+        ReachedBy::Program,
+        ReachedBy::Environment,
+    ]
+    .into_iter()
+    .map(by)
+    .find(|own| !own.is_empty());
+    let from = own.unwrap_or_else(|| all.iter().filter(|c| c.is_reached()).copied().collect());
     from.into_iter().take(RUNTIMES_ASKED).collect()
 }
 

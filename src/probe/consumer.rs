@@ -5,10 +5,11 @@
 
 use std::collections::BTreeMap;
 
-use crate::facts::{Consumer, ConsumerKind, Distribution, Reading};
+use crate::facts::{Consumer, ConsumerKind, Distribution, Process, Reading};
+use crate::probe::application::App;
 use crate::probe::distributions::{self, Named};
 use crate::probe::search_path::{self, Site, python_folders};
-use crate::sysroot::{Kind, Sysroot, join, parent};
+use crate::sysroot::{Kind, Sysroot, file_name, join, parent};
 use crate::version::Version;
 
 /// Distributions that use a CUDA runtime, by normalised name; the first that is installed names the environment's trade.
@@ -58,63 +59,138 @@ struct World<'a> {
     working_folder: Option<&'a str>,
 }
 
+/// What the caller named.
+pub(super) struct Asked<'a> {
+    /// `--python-env`.
+    pub(super) prefix: Option<&'a str>,
+    /// `--app`, and its path.
+    pub(super) app: Option<(&'a App, &'a str)>,
+    /// `--pid`.
+    pub(super) process: Option<&'a Process>,
+}
+
 pub(super) fn find(
     sysroot: &Sysroot,
     env: &BTreeMap<String, String>,
     working_folder: Option<&str>,
-    asked: Option<&str>,
+    asked: &Asked<'_>,
 ) -> Examined {
     let world = World {
         sysroot,
         env,
         working_folder,
     };
-    let mut candidates = world.candidates(asked);
-    // A variable may outlive the environment that it names; what was asked for by name is examined as it is.
-    let stale: Vec<String> = candidates
-        .iter()
-        .filter(|(prefix, why)| why != ASKED && !sysroot.exists(prefix))
-        .map(|(prefix, why)| format!("{why} names {prefix}, which is not there"))
-        .collect();
-    candidates.retain(|(prefix, why)| why == ASKED || sysroot.exists(prefix));
-    let on_path = world.python_on_path();
-    let mut chosen = candidates
-        .first()
-        .map(|(prefix, why)| world.environment(prefix, why));
-    let mut also_found: Vec<(String, String)> = candidates.into_iter().skip(1).collect();
-    let is_chosen = |chosen: &Option<Examined>, prefix: &str| {
-        chosen
-            .as_ref()
-            .is_some_and(|e| e.consumer.prefix.value().is_some_and(|own| own == prefix))
-    };
-    if let Some(prefix) = on_path.filter(|prefix| !is_chosen(&chosen, prefix)) {
-        let found = world.environment(&prefix, "python3 on PATH");
-        let has_cuda = !found.consumer.frameworks.items().is_empty()
-            || found.sites.iter().any(|site| site.has_nvidia);
-        match (has_cuda, &chosen) {
-            (true, None) => chosen = Some(found),
-            (true, Some(_)) => also_found.push((prefix, "python3 on PATH".to_owned())),
-            (false, _) => {}
+    if let Some(process) = asked.process {
+        return world.process(process);
+    }
+    match asked.app {
+        Some((App::Program(..), path)) => named(
+            machine(),
+            ConsumerKind::Application,
+            short(path, working_folder),
+            "--app",
+        ),
+        Some((App::Script(Some(prefix)), path))
+            if asked.prefix.is_none() && world.is_environment(prefix) =>
+        {
+            let examined = world.environment(prefix, "--app");
+            let why = format!("--app: its first line names {prefix}");
+            named(
+                examined,
+                ConsumerKind::Application,
+                short(path, working_folder),
+                &why,
+            )
         }
-    }
-    also_found.extend(world.beside());
-    also_found.extend(world.conda_environments());
-    let mut examined = chosen.unwrap_or_else(machine);
-    for (prefix, why) in also_found {
-        let line = format!("{prefix} ({why})");
-        let known = examined.consumer.also_found.iter().any(|other| {
-            other
-                .strip_prefix(prefix.as_str())
-                .is_some_and(|rest| rest.starts_with(" ("))
-        });
-        if !known && examined.consumer.prefix.value() != Some(&prefix) {
-            examined.consumer.also_found.push(line);
+        Some((App::Script(_), path)) => {
+            let examined = world.active(asked.prefix);
+            let why = format!(
+                "--app, in {} ({})",
+                examined.consumer.what, examined.consumer.why
+            );
+            named(
+                examined,
+                ConsumerKind::Application,
+                short(path, working_folder),
+                &why,
+            )
         }
+        None => world.active(asked.prefix),
     }
-    for reason in stale {
-        examined.consumer.why = format!("{}; {reason}", examined.consumer.why);
-    }
+}
+
+/// The same, told as what the caller named.
+fn named(mut examined: Examined, kind: ConsumerKind, what: String, why: &str) -> Examined {
+    examined.consumer.kind = kind;
+    examined.consumer.what = what;
+    why.clone_into(&mut examined.consumer.why);
     examined
+}
+
+impl World<'_> {
+    /// A process, with the environment that its modules come from.
+    fn process(&self, process: &Process) -> Examined {
+        let examined = match &process.prefix {
+            Some(prefix) => self.environment(prefix, "--pid"),
+            None => machine(),
+        };
+        let program = process.exe.value().map_or_else(String::new, |exe| {
+            format!(" ({})", file_name(exe.trim_end_matches(" (deleted)")))
+        });
+        let what = format!("process {}{program}", process.pid);
+        named(examined, ConsumerKind::Process, what, "--pid")
+    }
+
+    /// The environment that was asked for, else the active one, else the machine as such.
+    fn active(&self, asked: Option<&str>) -> Examined {
+        let (sysroot, world) = (self.sysroot, self);
+        let mut candidates = world.candidates(asked);
+        // A variable may outlive the environment that it names; what was asked for by name is examined as it is.
+        let stale: Vec<String> = candidates
+            .iter()
+            .filter(|(prefix, why)| why != ASKED && !sysroot.exists(prefix))
+            .map(|(prefix, why)| format!("{why} names {prefix}, which is not there"))
+            .collect();
+        candidates.retain(|(prefix, why)| why == ASKED || sysroot.exists(prefix));
+        let on_path = world.python_on_path();
+        let mut chosen = candidates
+            .first()
+            .map(|(prefix, why)| world.environment(prefix, why));
+        let mut also_found: Vec<(String, String)> = candidates.into_iter().skip(1).collect();
+        let is_chosen = |chosen: &Option<Examined>, prefix: &str| {
+            chosen
+                .as_ref()
+                .is_some_and(|e| e.consumer.prefix.value().is_some_and(|own| own == prefix))
+        };
+        if let Some(prefix) = on_path.filter(|prefix| !is_chosen(&chosen, prefix)) {
+            let found = world.environment(&prefix, "python3 on PATH");
+            let has_cuda = !found.consumer.frameworks.items().is_empty()
+                || found.sites.iter().any(|site| site.has_nvidia);
+            match (has_cuda, &chosen) {
+                (true, None) => chosen = Some(found),
+                (true, Some(_)) => also_found.push((prefix, "python3 on PATH".to_owned())),
+                (false, _) => {}
+            }
+        }
+        also_found.extend(world.beside());
+        also_found.extend(world.conda_environments());
+        let mut examined = chosen.unwrap_or_else(machine);
+        for (prefix, why) in also_found {
+            let line = format!("{prefix} ({why})");
+            let known = examined.consumer.also_found.iter().any(|other| {
+                other
+                    .strip_prefix(prefix.as_str())
+                    .is_some_and(|rest| rest.starts_with(" ("))
+            });
+            if !known && examined.consumer.prefix.value() != Some(&prefix) {
+                examined.consumer.also_found.push(line);
+            }
+        }
+        for reason in stale {
+            examined.consumer.why = format!("{}; {reason}", examined.consumer.why);
+        }
+        examined
+    }
 }
 
 /// No environment at all.

@@ -4,6 +4,7 @@
 //! Order: the calls into vendor libraries are started first, since a child costs milliseconds; files are read
 //! meanwhile, and the answers are collected last.
 
+pub mod application;
 mod ask;
 mod consumer;
 mod distributions;
@@ -24,7 +25,8 @@ use std::collections::BTreeMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::Duration;
 
-use crate::facts::{Calls, Facts, Reading, SCHEMA, Scope};
+use self::resolve::Resolver;
+use crate::facts::{Calls, Facts, Process, Reading, SCHEMA, Scope};
 use crate::redact::{self, Secrets};
 use crate::sysroot::Sysroot;
 
@@ -36,12 +38,17 @@ const DEFAULT_PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/s
 pub struct Request {
     /// The machine.
     pub sysroot: Sysroot,
-    /// The caller's environment; `None` under `--root`, where it does not count.
-    pub environment: Option<BTreeMap<String, String>>,
+    /// The environment of the caller, or of the process that was named; unreadable under `--root`, where the caller's does
+    /// not count.
+    pub environment: Reading<BTreeMap<String, String>>,
     /// The caller's working folder, for `./.venv`.
     pub working_folder: Option<String>,
     /// `--python-env`.
     pub python_env: Option<String>,
+    /// `--app`: a program or a script that is there.
+    pub app: Option<String>,
+    /// `--pid`: the process.
+    pub process: Option<Process>,
     /// `--static`: load and open nothing.
     pub load_nothing: bool,
     /// `--probe`: make init calls even where no driver seems loaded.
@@ -69,19 +76,18 @@ pub fn take(request: &Request) -> Facts {
     // Another root has no caller: what its own login would have counts, and that is the default PATH alone.
     let env = request
         .environment
-        .clone()
+        .value()
+        .cloned()
         .unwrap_or_else(|| BTreeMap::from([("PATH".to_owned(), DEFAULT_PATH.to_owned())]));
 
     let mut facts = Facts {
         schema: SCHEMA.to_owned(),
         version: env!("CARGO_PKG_VERSION").to_owned(),
         taken_at: request.taken_at.clone(),
-        environment: match &request.environment {
-            Some(all) => Reading::present(environment::allowed(all), "environment"),
-            None => Reading::unreadable(
-                "not recorded: the caller's environment does not count for another root",
-            ),
-        },
+        environment: request
+            .environment
+            .clone()
+            .map(|all| environment::allowed(&all)),
         ..Facts::default()
     };
 
@@ -102,6 +108,14 @@ pub fn take(request: &Request) -> Facts {
         facts.driver.modules,
     ) = driver::loaded(sysroot);
     facts.driver.nodes = guarded(&mut problems, "driver.nodes", || driver::nodes(sysroot));
+    let app = request.app.as_ref().map(|path| {
+        let search = resolve::Environment {
+            library_path: env.get("LD_LIBRARY_PATH").cloned(),
+            preload: env.get("LD_PRELOAD").cloned(),
+            working_folder: request.working_folder.clone(),
+        };
+        application::app(sysroot, &env, &Resolver::new(sysroot, &search), path)
+    });
     let consumer::Examined {
         consumer,
         sites,
@@ -110,12 +124,18 @@ pub fn take(request: &Request) -> Facts {
         sysroot,
         &env,
         request.working_folder.as_deref(),
-        request.python_env.as_deref(),
+        &consumer::Asked {
+            prefix: request.python_env.as_deref(),
+            app: app.as_ref().zip(request.app.as_deref()),
+            process: request.process.as_ref(),
+        },
     );
     facts.consumer = consumer;
+    let own = application::own_runtimes(sysroot, app.as_ref(), request.process.as_ref());
     facts.runtime.cudart = guarded(&mut problems, "runtime.cudart", || {
-        runtime::copies(sysroot, &loader, &facts.consumer, &sites, &named)
+        runtime::copies(sysroot, &loader, own, &facts.consumer, &sites, &named)
     });
+    facts.application = application::facts(app, request.process.clone());
 
     let calls = if request.load_nothing || !sysroot.is_live() {
         Calls::Forbidden
@@ -138,8 +158,10 @@ pub fn take(request: &Request) -> Facts {
             None => Reading::unreadable("not recorded: another root is read"),
         },
         sudo: match &request.environment {
-            Some(env) => Reading::present(env.contains_key("SUDO_USER"), "SUDO_USER"),
-            None => Reading::unreadable("not recorded: another root is read"),
+            Reading::Present { value, .. } => {
+                Reading::present(value.contains_key("SUDO_USER"), "SUDO_USER")
+            }
+            _ => Reading::unreadable("not recorded: another root is read"),
         },
     };
     let asked = ask::start(request, &facts, calls);
@@ -180,7 +202,7 @@ pub fn take(request: &Request) -> Facts {
 
 /// The facts without what is private on the machine that was looked at.
 pub fn redacted(request: &Request, facts: Facts) -> Facts {
-    let env = request.environment.clone().unwrap_or_default();
+    let env = request.environment.value().cloned().unwrap_or_default();
     redact::facts(secrets(&request.sysroot, &env), facts)
 }
 

@@ -1,7 +1,8 @@
 //! Every libcudart, how it is reached, and its version by file: (1) the real file's name, (2) the version constant in
 //! its code, (3) the distribution that brought it. What it answers when called is `vendor`'s business.
 
-use crate::facts::{Consumer, ConsumerKind, FileKind, ReachedBy, Reading, RuntimeCopy, Toolkit};
+use crate::facts::{Consumer, FileKind, ReachedBy, Reading, RuntimeCopy, Toolkit};
+use crate::probe::application::Own;
 use crate::probe::distributions::Named;
 use crate::probe::loader::{Found, Loader, is_library_name, toolkit_folders};
 use crate::probe::search_path::Site;
@@ -15,12 +16,13 @@ const PREFIX: &str = "libcudart.so";
 pub(super) fn copies(
     sysroot: &Sysroot,
     loader: &Loader<'_>,
+    own: Own,
     consumer: &Consumer,
     sites: &[Site],
     named: &[Named],
 ) -> Reading<Vec<RuntimeCopy>> {
-    let mut found: Vec<Found> = Vec::new();
-    if consumer.kind == ConsumerKind::Environment {
+    let mut found: Vec<Found> = own.shared;
+    if !sites.is_empty() {
         for dir in environment_folders(sysroot, consumer, sites) {
             // auditwheel renames what it copies: libcudart-80664282.so.10.2.89.
             let names = sysroot.list(&dir, |name| name.starts_with("libcudart"));
@@ -34,9 +36,13 @@ pub(super) fn copies(
     found.extend(loader.cached_with_prefix("libcudart.so."));
     found.extend(loader.elsewhere(PREFIX, &[]));
 
-    let mut copies: Vec<RuntimeCopy> = Vec::new();
+    let mut copies: Vec<RuntimeCopy> = own.inside;
     for Found { path, by } in found {
-        let renamed = by == ReachedBy::Environment && file_name(&path).contains(".so");
+        let is_own = matches!(
+            by,
+            ReachedBy::Environment | ReachedBy::Program | ReachedBy::Process
+        );
+        let renamed = is_own && file_name(&path).contains(".so");
         if !is_library_name(&path, PREFIX) && !renamed || path.contains("/stubs/") {
             continue;
         }
@@ -55,7 +61,7 @@ pub(super) fn copies(
     // Reached by nothing but a listing of a default folder: the loader does get it there.
     Reading::present(
         copies,
-        "environment, LD_LIBRARY_PATH, ld.so.cache, toolkit folders",
+        "program or process, environment, LD_LIBRARY_PATH, ld.so.cache, toolkit folders",
     )
 }
 

@@ -260,7 +260,7 @@ fn container(sysroot: &Sysroot, request: &Request) -> Reading<Container> {
         weight += points;
         evidence.push(what);
     };
-    let env = |name: &str| request.environment.as_ref().and_then(|env| env.get(name));
+    let env = |name: &str| request.environment.value().and_then(|env| env.get(name));
     if env("KUBERNETES_SERVICE_HOST").is_some() {
         say(
             Some("kubernetes"),
@@ -334,7 +334,7 @@ fn container(sysroot: &Sysroot, request: &Request) -> Reading<Container> {
         say(None, 1, "NVIDIA_VISIBLE_DEVICES is set".to_owned());
     }
     // An image's root, read on another machine, is not running: whatever it is, no container is around it.
-    if weight >= 2 && request.environment.is_some() || weight >= 3 {
+    if weight >= 2 && request.environment.is_present() || weight >= 3 {
         Reading::present(
             Container {
                 kind: kind.to_owned(),

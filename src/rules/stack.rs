@@ -1,7 +1,10 @@
 //! Questions that several rules ask of the same facts. Pure look-ups; nothing here judges.
 
-use crate::facts::{Calls, LibraryAnswers, LibraryCopy, PciDevice, Reading, RuntimeCopy};
+use crate::facts::{
+    Calls, LibraryAnswers, LibraryCopy, PciDevice, ReachedBy, Reading, RuntimeCopy,
+};
 use crate::finding::{Finding, Fix};
+use crate::inspect::Linkage;
 use crate::matrix::{Gpu, Purpose};
 use crate::rules::Ctx;
 use crate::version::Version;
@@ -229,13 +232,28 @@ impl Ctx<'_> {
             .map(|(level, source)| (level, format!("{}, {source}", copy.real_path)))
     }
 
-    /// The runtimes that the consumer's processes get: the environment's own where it has any, else what the loader finds.
+    /// The runtimes that the consumer's processes get: of a process what is mapped, of a program what it needs or has
+    /// inside, of an environment its own; where there is none of that, what the loader finds.
     pub(super) fn consumer_runtimes(&self) -> Vec<&RuntimeCopy> {
         let all = self.facts.runtime.cudart.items();
-        let own: Vec<_> = all
-            .iter()
-            .filter(|c| c.reached_by.contains(&crate::facts::ReachedBy::Environment))
-            .collect();
+        let by = |by: ReachedBy| -> Vec<&RuntimeCopy> {
+            all.iter().filter(|c| c.reached_by.contains(&by)).collect()
+        };
+        let application = &self.facts.application;
+        if application
+            .process
+            .value()
+            .is_some_and(|p| p.mapped.is_present())
+        {
+            return by(ReachedBy::Process);
+        }
+        if let Some(program) = application.program.value() {
+            let own = by(ReachedBy::Program);
+            if !own.is_empty() || program.runtime.linkage != Linkage::Dlopen {
+                return own;
+            }
+        }
+        let own = by(ReachedBy::Environment);
         if own.is_empty() {
             all.iter().filter(|c| c.is_reached()).collect()
         } else {

@@ -158,9 +158,11 @@ const TAKEN_AT: &str = "2026-01-02T03:04:05Z";
 fn request(root: &Path, laid: &Laid, taken_at: Option<&str>) -> Request {
     Request {
         sysroot: Sysroot::at(root).expect("the folder is there"),
-        environment: Some(laid.environment.clone()),
+        environment: Reading::present(laid.environment.clone(), "environment"),
         working_folder: Some("/".to_owned()),
         python_env: None,
+        app: None,
+        process: None,
         load_nothing: false,
         init_always: false,
         timeout: Duration::from_secs(30),

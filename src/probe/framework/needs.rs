@@ -88,11 +88,7 @@ impl Look<'_> {
             .cloned()
             .collect();
         let cached = self.loader.cached_with_prefix(stem);
-        others.extend(
-            cached
-                .iter()
-                .map(|found| file_name(&found.path).to_owned()),
-        );
+        others.extend(cached.iter().map(|found| file_name(&found.path).to_owned()));
         // `libcudart.so.12.8.90` lies beside its soname; the short name says enough.
         let major = |name: &str| {
             let version = name.strip_prefix(stem).unwrap_or_default();

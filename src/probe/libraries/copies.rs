@@ -45,7 +45,7 @@ impl<'a> Copies<'a> {
             by_real_path: BTreeMap::new(),
             owners: BTreeMap::new(),
         };
-        if consumer.kind == ConsumerKind::Environment {
+        if !sites.is_empty() {
             for dir in environment_folders(sysroot, consumer, sites) {
                 let names = sysroot.list(&dir, is_wanted);
                 for name in names.items() {

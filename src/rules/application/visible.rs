@@ -1,19 +1,9 @@
-//! Rules whose fault lies in the application layer: the environment that the program is started with.
+//! What `CUDA_VISIBLE_DEVICES` leaves of the GPUs.
 
-use super::stack::{verified, with_cu_init};
-use super::{Ctx, Need, Outcome, Rule};
 use crate::facts::Layer;
 use crate::finding::{Finding, Fix, Severity};
-
-pub(super) static RULES: &[Rule] = &[Rule {
-    id: "cuda-visible-devices-hides-all",
-    layer: Layer::Application,
-    severity: Severity::Error,
-    need: Need::Detail,
-    follows_from: &[],
-    page: include_str!("pages/cuda-visible-devices-hides-all.md"),
-    check: cuda_visible_devices_hides_all,
-}];
+use crate::rules::stack::{verified, with_cu_init};
+use crate::rules::{Ctx, Outcome};
 
 /// Why a value of `CUDA_VISIBLE_DEVICES` shows no GPU; `None` where it shows some, or that cannot be told.
 ///
@@ -55,7 +45,7 @@ fn beginning(value: &str) -> String {
     }
 }
 
-fn cuda_visible_devices_hides_all(ctx: &Ctx<'_>) -> Outcome {
+pub(super) fn cuda_visible_devices_hides_all(ctx: &Ctx<'_>) -> Outcome {
     let Some(value) = ctx.env("CUDA_VISIBLE_DEVICES") else {
         return Outcome::Clean;
     };

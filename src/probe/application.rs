@@ -1,0 +1,332 @@
+//! The program of `--app` and the process of `--pid`. Neither is run, stopped or asked: files and `/proc` tell all of it.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use crate::facts::{ApplicationFacts, FileKind, Mapped, Process, ReachedBy, Reading, RuntimeCopy};
+use crate::inspect::gather::{self, gather};
+use crate::inspect::{File, Inspection, Linkage};
+use crate::probe::loader::Found;
+use crate::probe::resolve::Resolver;
+use crate::read::elf::{self, Shape};
+use crate::read::fatbin::Look;
+use crate::read::linkage::{Runtime, linkage};
+use crate::read::recipes;
+use crate::read::window::bytes_up_to;
+use crate::sysroot::{Kind, Sysroot, file_name, join, parent};
+use crate::version::Version;
+
+/// The most of a list of mappings that is read, in bytes; a Python with torch has 600 kB.
+const MAPS_CAP: usize = 32 << 20;
+/// The longest `#!` line that the kernel takes, in bytes.
+const SHEBANG: usize = 256;
+
+/// What was named by `--app`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum App {
+    /// A program: what it holds and needs, and the path of each library that the loader brings into it.
+    Program(Box<File>, Vec<String>),
+    /// A script, and the prefix of the environment that its first line names; `None` where it names none.
+    Script(Option<String>),
+}
+
+/// Looks at what was named. The caller has seen to it that there is such a file.
+pub(super) fn app(
+    sysroot: &Sysroot,
+    env: &BTreeMap<String, String>,
+    resolver: &Resolver<'_>,
+    path: &str,
+) -> App {
+    let file = sysroot.file(path);
+    let head = file
+        .value()
+        .map_or_else(Vec::new, |file| bytes_up_to(file, 0, SHEBANG));
+    if !head.starts_with(b"\x7fELF") {
+        return App::Script(interpreter(sysroot, env, &head).map(|python| prefix_of(&python)));
+    }
+    let mut found = Inspection::default();
+    let request = gather::Request {
+        sysroot,
+        resolver,
+        look: Look::default(),
+        all: true,
+        progress: &|_, _| {},
+    };
+    let program = match gather(path, &request, &mut found) {
+        Ok(()) => found.files.pop(),
+        Err(e) => {
+            log::debug!("{e}");
+            None
+        }
+    };
+    let objects = resolver.closure(path).map_or_else(Vec::new, |closure| {
+        closure.objects.into_iter().map(|o| o.path).collect()
+    });
+    App::Program(Box::new(program.unwrap_or_default()), objects)
+}
+
+/// The runtimes that a program or a process is sure to have.
+#[derive(Debug, Default)]
+pub(super) struct Own {
+    /// Shared ones, by path.
+    pub(super) shared: Vec<Found>,
+    /// Those inside the program or a library of its own.
+    pub(super) inside: Vec<RuntimeCopy>,
+}
+
+/// What the named program or process has of libcudart.
+pub(super) fn own_runtimes(sysroot: &Sysroot, app: Option<&App>, process: Option<&Process>) -> Own {
+    let is_runtime = |path: &&String| file_name(path).starts_with("libcudart");
+    let shared = |paths: Vec<&String>, by: &ReachedBy| {
+        let found = paths.into_iter().filter(is_runtime).map(|path| Found {
+            path: path.clone(),
+            by: by.clone(),
+        });
+        found.collect()
+    };
+    if let Some(process) = process {
+        let mapped = process.mapped.items().iter();
+        let paths = mapped.filter(|m| !m.deleted).map(|m| &m.path).collect();
+        return Own {
+            shared: shared(paths, &ReachedBy::Process),
+            inside: Vec::new(),
+        };
+    }
+    let Some(App::Program(program, objects)) = app else {
+        return Own::default();
+    };
+    let mut inside = Vec::new();
+    if program.runtime.linkage == Linkage::Static {
+        inside.push(static_copy(&program.path, program.runtime.version.clone()));
+    }
+    // The system's own libraries have no CUDA in them, and NVIDIA's have a runtime for themselves.
+    let of_its_own = objects.iter().skip(1).filter(|path| {
+        recipes::known_name(file_name(path)).is_none()
+            && !["/lib", "/usr/lib"].iter().any(|dir| path.starts_with(dir))
+    });
+    for path in of_its_own {
+        let file = sysroot.file(path);
+        let Some(file) = file.value() else { continue };
+        let Shape::Elf(elf) = elf::identify(file) else {
+            continue;
+        };
+        let linkage = linkage(file, &elf, &[], false);
+        if linkage.runtime == Runtime::Static {
+            inside.push(static_copy(path, linkage.version));
+        }
+    }
+    Own {
+        shared: shared(objects.iter().collect(), &ReachedBy::Program),
+        inside,
+    }
+}
+
+/// A runtime that is linked into a file.
+fn static_copy(path: &str, version: Option<Version>) -> RuntimeCopy {
+    const INSIDE: &str = "static runtime, inferred from its code";
+    RuntimeCopy {
+        path: path.to_owned(),
+        real_path: path.to_owned(),
+        kind: FileKind::Library,
+        soname: Reading::absent(format!("{path}: {INSIDE}")),
+        version: match version {
+            Some(version) => Reading::present(version, format!("{path}: {INSIDE}")),
+            None => {
+                Reading::unreadable(format!("{path}: the static runtime's version is not known"))
+            }
+        },
+        versions: Vec::new(),
+        owner: Reading::absent("linked into the file"),
+        reached_by: vec![ReachedBy::Program],
+    }
+}
+
+/// What was named, as facts.
+pub(super) fn facts(app: Option<App>, process: Option<Process>) -> ApplicationFacts {
+    ApplicationFacts {
+        program: match app {
+            Some(App::Program(program, _)) => {
+                let path = program.path.clone();
+                Reading::present(program, path)
+            }
+            Some(App::Script(_)) => Reading::absent("--app names a script"),
+            None => Reading::absent("--app was not given"),
+        },
+        process: match process {
+            Some(process) => {
+                let path = format!("/proc/{}", process.pid);
+                Reading::present(process, path)
+            }
+            None => Reading::absent("--pid was not given"),
+        },
+    }
+}
+
+/// The interpreter of a script's first line: `#!/opt/env/bin/python`, `#!/usr/bin/env python3`.
+fn interpreter(sysroot: &Sysroot, env: &BTreeMap<String, String>, head: &[u8]) -> Option<String> {
+    let line = head.strip_prefix(b"#!")?.split(|b| *b == b'\n').next()?;
+    let line = String::from_utf8_lossy(line).into_owned();
+    let mut words = line.split_ascii_whitespace();
+    let first = words.next()?;
+    if file_name(first) != "env" {
+        return Some(first.to_owned()).filter(|path| path.starts_with('/'));
+    }
+    let name = words.find(|word| !word.starts_with('-') && !word.contains('='))?;
+    let dirs = env.get("PATH")?.split(':').filter(|d| d.starts_with('/'));
+    dirs.map(|dir| join(dir, name)).find(|path| {
+        let stat = sysroot.stat(path);
+        stat.value().is_some_and(|stat| stat.kind == Kind::File)
+    })
+}
+
+/// `/opt/env` of `/opt/env/bin/python3`: of the link, since the environment is where the link lies.
+fn prefix_of(python: &str) -> String {
+    parent(parent(python)).to_owned()
+}
+
+/// A process and its environment variables; `None`: there is none of that number.
+///
+/// `/proc` is that of this machine. What cannot be read without being root or that user is unreadable.
+pub fn process(pid: u32) -> Option<(Process, Reading<BTreeMap<String, String>>)> {
+    let live = Sysroot::live();
+    let dir = format!("/proc/{pid}");
+    if !live.exists(&dir) {
+        return None;
+    }
+    let of = |name: &str| join(&dir, name);
+    let text = live.bytes(&of("maps"), MAPS_CAP);
+    let (own, its) = (live.link("/proc/self/ns/mnt"), live.link(&of("ns/mnt")));
+    let other_root = match (own.value(), &its) {
+        (Some(own), Reading::Present { value, source }) => {
+            Reading::present(own != value, source.clone())
+        }
+        (_, other) => Reading::unreadable(other.source()),
+    };
+    let inside = match other_root.value() {
+        Some(true) => Sysroot::of_process(pid),
+        _ => Sysroot::live(),
+    };
+    let (mapped, prefix) = match text {
+        Reading::Present { value, source } => {
+            let files = mapped_files(&String::from_utf8_lossy(&value));
+            let prefix = files.iter().find_map(|(path, _)| environment_of(path));
+            let mapped = files
+                .into_iter()
+                .filter(|(path, _)| is_of_stack(file_name(path)))
+                .map(|(path, deleted)| Mapped {
+                    replaced: deleted && inside.exists(&path),
+                    path,
+                    deleted,
+                })
+                .collect();
+            (Reading::present(mapped, source), prefix)
+        }
+        other => (Reading::unreadable(other.source()), None),
+    };
+    let environment = match live.bytes(&of("environ"), MAPS_CAP) {
+        Reading::Present { value, source } => Reading::present(variables(&value), source),
+        other => Reading::unreadable(other.source()),
+    };
+    let process = Process {
+        pid,
+        exe: live.link(&of("exe")),
+        other_root,
+        mapped,
+        prefix,
+    };
+    Some((process, environment))
+}
+
+/// The files of a list of mappings, each once, and whether they were deleted since.
+///
+/// A line: `7f5c1a000000-7f5c1a02d000 r--p 00000000 fd:01 393253  /usr/lib/libcuda.so.1 (deleted)`. Newlines in a path
+/// are written as `\012`.
+pub fn mapped_files(text: &str) -> Vec<(String, bool)> {
+    const DELETED: &str = " (deleted)";
+    let mut files: Vec<(String, bool)> = Vec::new();
+    let mut seen = BTreeSet::new();
+    for line in text.lines() {
+        let mut rest = line;
+        for _ in 0..5 {
+            rest = rest
+                .trim_start()
+                .split_once(' ')
+                .map_or("", |(_, rest)| rest);
+        }
+        let path = rest.trim_start();
+        if !path.starts_with('/') {
+            continue;
+        }
+        let (path, deleted) = match path.strip_suffix(DELETED) {
+            Some(path) => (path, true),
+            None => (path, false),
+        };
+        if seen.insert(path) {
+            files.push((path.to_owned(), deleted));
+        }
+    }
+    files
+}
+
+/// Whether a file name is that of a library of the GPU stack: the driver's, the toolkit's, a framework's own.
+fn is_of_stack(name: &str) -> bool {
+    recipes::known_name(name).is_some()
+        || ["libnvidia-", "libtorch", "libc10", "libcudadebugger"]
+            .iter()
+            .any(|prefix| name.starts_with(prefix))
+}
+
+/// The prefix of the environment that a module lies in: `/opt/env` of `/opt/env/lib/python3.11/site-packages/...`.
+fn environment_of(path: &str) -> Option<String> {
+    let (before, _) = ["/site-packages/", "/dist-packages/"]
+        .iter()
+        .find_map(|folder| path.split_once(folder))?;
+    let (prefix, python) = before.rsplit_once("/lib/")?;
+    python.starts_with("python").then(|| prefix.to_owned())
+}
+
+/// `NAME=VALUE`, parted by NUL, as the process had it when it was started.
+fn variables(bytes: &[u8]) -> BTreeMap<String, String> {
+    let entries = bytes.split(|b| *b == 0);
+    entries
+        .filter_map(|entry| {
+            let entry = String::from_utf8_lossy(entry);
+            let (name, value) = entry.split_once('=')?;
+            Some((name.to_owned(), value.to_owned()))
+        })
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn mappings() {
+        let text = "\
+555555554000-555555575000 r--p 00000000 fd:01 10  /usr/bin/python3.11
+7f0000000000-7f0000001000 rw-p 00000000 00:00 0
+7f0000001000-7f0000002000 r--p 00000000 fd:01 11  /opt/a b/libcudart.so.12 (deleted)
+7f0000002000-7f0000003000 r-xp 00001000 fd:01 11  /opt/a b/libcudart.so.12 (deleted)
+7ffc00000000-7ffc00001000 rw-p 00000000 00:00 0  [stack]
+cut";
+        assert_eq!(
+            mapped_files(text),
+            [
+                ("/usr/bin/python3.11".to_owned(), false),
+                ("/opt/a b/libcudart.so.12".to_owned(), true)
+            ]
+        );
+    }
+
+    #[test]
+    fn environments_of_modules() {
+        for (path, prefix) in [
+            ("/v/lib/python3.11/site-packages/torch/_C.so", Some("/v")),
+            ("/usr/lib/python3/dist-packages/x.so", Some("/usr")),
+            ("/srv/site-packages/x.so", None),
+            ("/usr/lib/libc.so.6", None),
+        ] {
+            assert_eq!(environment_of(path).as_deref(), prefix, "{path}");
+        }
+    }
+}
