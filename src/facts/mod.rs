@@ -8,6 +8,7 @@ mod driver;
 mod gpus;
 mod hardware;
 mod libraries;
+mod python;
 mod runtime;
 mod system;
 mod vendor;
@@ -18,6 +19,7 @@ pub use driver::*;
 pub use gpus::*;
 pub use hardware::*;
 pub use libraries::*;
+pub use python::*;
 pub use runtime::*;
 use schemars::JsonSchema;
 use serde::de::DeserializeOwned;
@@ -273,6 +275,8 @@ pub struct Facts {
     pub runtime: RuntimeFacts,
     /// Libraries of the CUDA stack, NVRTC and nvJitLink among them.
     pub libraries: LibrariesFacts,
+    /// What is installed in the consumer's environment.
+    pub python: PythonFacts,
     /// The answers of vendor libraries and of `open()`.
     pub vendor: VendorFacts,
     /// What went wrong while looking, for the curious: no rule reads it.

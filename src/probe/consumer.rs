@@ -1,13 +1,15 @@
 //! What the user wants to run: the environment whose runtimes are judged, found without running Python.
 //!
 //! Order: `--python-env`, `$VIRTUAL_ENV`, `$CONDA_PREFIX`, `./.venv`, the `python3` on PATH with its user site where
-//! that holds anything of CUDA, else the machine as such.
+//! that holds anything of CUDA, else the machine as such. What else was seen is told, not examined.
 
 use std::collections::BTreeMap;
 
 use crate::facts::{Consumer, ConsumerKind, Distribution, Reading};
-use crate::read::pydist;
-use crate::sysroot::{Kind, Sysroot, file_name, join, parent};
+use crate::probe::distributions::{self, Named};
+use crate::probe::search_path::{self, Site, python_folders};
+use crate::sysroot::{Kind, Sysroot, join, parent};
+use crate::version::Version;
 
 /// Distributions that use a CUDA runtime, by normalised name; the first that is installed names the environment's trade.
 const FRAMEWORKS: &[&str] = &[
@@ -33,208 +35,317 @@ const FRAMEWORKS: &[&str] = &[
     "deepspeed",
 ];
 
+/// Why an environment is examined that the caller named.
+const ASKED: &str = "--python-env";
+/// Where Python's versions lie that pyenv, and only that, hands out.
+const PYENV_VERSIONS: &str = "versions";
+/// The most conda environments that are named besides the one that is examined.
+const MOST_NAMED: usize = 5;
+
+/// What is examined, with what was listed on the way.
+pub(super) struct Examined {
+    pub(super) consumer: Consumer,
+    /// The folders of its search path.
+    pub(super) sites: Vec<Site>,
+    /// The distributions in them that matter.
+    pub(super) named: Vec<Named>,
+}
+
+/// The caller's world, as far as it decides which environment is meant.
+struct World<'a> {
+    sysroot: &'a Sysroot,
+    env: &'a BTreeMap<String, String>,
+    working_folder: Option<&'a str>,
+}
+
 pub(super) fn find(
     sysroot: &Sysroot,
     env: &BTreeMap<String, String>,
     working_folder: Option<&str>,
     asked: Option<&str>,
-) -> Consumer {
-    let dot_venv = working_folder
-        .map(|dir| join(dir, ".venv"))
-        .filter(|dir| is_environment(sysroot, dir));
-    let value = |name: &str| {
-        env.get(name)
-            .filter(|value| value.starts_with('/'))
-            .map(|value| value.trim_end_matches('/').to_owned())
+) -> Examined {
+    let world = World {
+        sysroot,
+        env,
+        working_folder,
     };
-    let mut candidates: Vec<(String, String)> = Vec::new();
-    if let Some(prefix) = asked {
-        candidates.push((
-            prefix.trim_end_matches('/').to_owned(),
-            "--python-env".to_owned(),
-        ));
-    }
-    if let Some(prefix) = value("VIRTUAL_ENV") {
-        candidates.push((prefix, "$VIRTUAL_ENV".to_owned()));
-    }
-    if let Some(prefix) = value("CONDA_PREFIX") {
-        candidates.push((prefix, "$CONDA_PREFIX".to_owned()));
-    }
-    if let Some(prefix) = &dot_venv {
-        candidates.push((prefix.clone(), "./.venv".to_owned()));
-    }
-    let on_path = python_on_path(sysroot, env);
-    let mut chosen: Option<Consumer> = None;
-    let mut also_found = Vec::new();
-    for (prefix, why) in candidates {
-        if chosen.is_none() {
-            chosen = Some(environment(sysroot, env, &prefix, &why, working_folder));
-        } else if chosen
-            .as_ref()
-            .is_some_and(|c| c.prefix.value() != Some(&prefix))
-            && sysroot.exists(&prefix)
-        {
-            also_found.push(format!("{prefix} ({why})"));
-        }
-    }
-    if let Some(prefix) = on_path
-        && chosen.is_none()
-    {
-        let found = environment(sysroot, env, &prefix, "python3 on PATH", working_folder);
-        let has_cuda = !found.frameworks.items().is_empty()
-            || found
-                .site_packages
-                .iter()
-                .any(|site| sysroot.exists(&join(site, "nvidia")));
-        if has_cuda {
-            chosen = Some(found);
-        }
-    }
-    let mut consumer = chosen.unwrap_or_else(|| Consumer {
-        kind: ConsumerKind::Machine,
-        what: "this machine".to_owned(),
-        why: "no environment is active, and no python3 on PATH brings anything of CUDA".to_owned(),
-        prefix: Reading::absent("$VIRTUAL_ENV, $CONDA_PREFIX, ./.venv, python3 on PATH"),
-        frameworks: Reading::present(Vec::new(), "no environment"),
-        ..Consumer::default()
-    });
-    consumer.also_found = also_found;
-    consumer.torch_cuda = match torch_cuda(sysroot, &consumer.site_packages) {
-        Some(version) => Reading::present(version, "torch/version.py"),
-        None => Reading::absent("torch/version.py"),
-    };
-    consumer
-}
-
-/// Whether a folder is an environment at all.
-fn is_environment(sysroot: &Sysroot, prefix: &str) -> bool {
-    ["pyvenv.cfg", "conda-meta", "bin/python3", "bin/python"]
+    let mut candidates = world.candidates(asked);
+    // A variable may outlive the environment that it names; what was asked for by name is examined as it is.
+    let stale: Vec<String> = candidates
         .iter()
-        .any(|name| sysroot.lstat(&join(prefix, name)).is_present())
+        .filter(|(prefix, why)| why != ASKED && !sysroot.exists(prefix))
+        .map(|(prefix, why)| format!("{why} names {prefix}, which is not there"))
+        .collect();
+    candidates.retain(|(prefix, why)| why == ASKED || sysroot.exists(prefix));
+    let on_path = world.python_on_path();
+    let mut chosen = candidates
+        .first()
+        .map(|(prefix, why)| world.environment(prefix, why));
+    let mut also_found: Vec<(String, String)> = candidates.into_iter().skip(1).collect();
+    let is_chosen = |chosen: &Option<Examined>, prefix: &str| {
+        chosen
+            .as_ref()
+            .is_some_and(|e| e.consumer.prefix.value().is_some_and(|own| own == prefix))
+    };
+    if let Some(prefix) = on_path.filter(|prefix| !is_chosen(&chosen, prefix)) {
+        let found = world.environment(&prefix, "python3 on PATH");
+        let has_cuda = !found.consumer.frameworks.items().is_empty()
+            || found.sites.iter().any(|site| site.has_nvidia);
+        match (has_cuda, &chosen) {
+            (true, None) => chosen = Some(found),
+            (true, Some(_)) => also_found.push((prefix, "python3 on PATH".to_owned())),
+            (false, _) => {}
+        }
+    }
+    also_found.extend(world.beside());
+    also_found.extend(world.conda_environments());
+    let mut examined = chosen.unwrap_or_else(machine);
+    for (prefix, why) in also_found {
+        let line = format!("{prefix} ({why})");
+        let known = examined.consumer.also_found.iter().any(|other| {
+            other
+                .strip_prefix(prefix.as_str())
+                .is_some_and(|rest| rest.starts_with(" ("))
+        });
+        if !known && examined.consumer.prefix.value() != Some(&prefix) {
+            examined.consumer.also_found.push(line);
+        }
+    }
+    for reason in stale {
+        examined.consumer.why = format!("{}; {reason}", examined.consumer.why);
+    }
+    examined
 }
 
-/// The prefix of the python3 that PATH finds first.
-fn python_on_path(sysroot: &Sysroot, env: &BTreeMap<String, String>) -> Option<String> {
-    for dir in env
-        .get("PATH")?
-        .split(':')
-        .filter(|dir| dir.starts_with('/'))
-    {
-        let python = join(dir, "python3");
-        if !sysroot
-            .stat(&python)
-            .value()
-            .is_some_and(|stat| stat.kind == Kind::File)
+/// No environment at all.
+fn machine() -> Examined {
+    Examined {
+        consumer: Consumer {
+            kind: ConsumerKind::Machine,
+            what: "this machine".to_owned(),
+            why: "no environment is active, and no python3 on PATH brings anything of CUDA"
+                .to_owned(),
+            prefix: Reading::absent("$VIRTUAL_ENV, $CONDA_PREFIX, ./.venv, python3 on PATH"),
+            frameworks: Reading::present(Vec::new(), "no environment"),
+            torch_cuda: Reading::absent("torch/version.py"),
+            ..Consumer::default()
+        },
+        sites: Vec::new(),
+        named: Vec::new(),
+    }
+}
+
+impl World<'_> {
+    /// Environments that somebody named or that lie where one would, in the order in which they count; prefix and why.
+    fn candidates(&self, asked: Option<&str>) -> Vec<(String, String)> {
+        let variable = |name: &str| {
+            let value = self.env.get(name).filter(|value| value.starts_with('/'))?;
+            Some((trimmed(value), format!("${name}")))
+        };
+        // uv's name for the environment of the project in which it is called.
+        let project = self
+            .env
+            .get("UV_PROJECT_ENVIRONMENT")
+            .filter(|dir| !dir.is_empty());
+        let (own, why) = match project {
+            Some(dir) => (dir.as_str(), "$UV_PROJECT_ENVIRONMENT"),
+            None => (".venv", "./.venv"),
+        };
+        let own = if own.starts_with('/') {
+            Some(trimmed(own))
+        } else {
+            self.working_folder
+                .map(|dir| trimmed(&join(dir, own.trim_start_matches("./"))))
+        };
+        let own = own.filter(|dir| self.is_environment(dir));
+        [
+            asked.map(|prefix| (trimmed(prefix), ASKED.to_owned())),
+            variable("VIRTUAL_ENV"),
+            variable("CONDA_PREFIX"),
+            own.map(|prefix| (prefix, why.to_owned())),
+        ]
+        .into_iter()
+        .flatten()
+        .collect()
+    }
+
+    /// Environments in the working folder that nothing names.
+    fn beside(&self) -> Vec<(String, String)> {
+        let names = ["venv", "env"].iter();
+        names
+            .filter_map(|name| {
+                let dir = join(self.working_folder?, name);
+                let config = self.sysroot.lstat(&join(&dir, "pyvenv.cfg"));
+                config.is_present().then(|| (dir, format!("./{name}")))
+            })
+            .collect()
+    }
+
+    /// The named environments of the conda installation that is active.
+    fn conda_environments(&self) -> Vec<(String, String)> {
+        let Some(prefix) = self
+            .env
+            .get("CONDA_PREFIX")
+            .filter(|dir| dir.starts_with('/'))
+        else {
+            return Vec::new();
+        };
+        let prefix = trimmed(prefix);
+        let root = match prefix.rsplit_once("/envs/") {
+            Some((root, name)) if !name.contains('/') => root.to_owned(),
+            _ => prefix,
+        };
+        let envs = join(&root, "envs");
+        let names = self.sysroot.list(&envs, |name| !name.starts_with('.'));
+        let found: Vec<String> = names
+            .items()
+            .iter()
+            .map(|name| join(&envs, name))
+            .filter(|dir| self.sysroot.exists(&join(dir, "conda-meta")))
+            .collect();
+        let count = found.len();
+        found
+            .into_iter()
+            .take(MOST_NAMED)
+            .map(|dir| {
+                let why = if count > MOST_NAMED {
+                    format!("one of {count} conda environments")
+                } else {
+                    "conda environment".to_owned()
+                };
+                (dir, why)
+            })
+            .collect()
+    }
+
+    /// Whether a folder is an environment at all.
+    fn is_environment(&self, prefix: &str) -> bool {
+        ["pyvenv.cfg", "conda-meta", "bin/python3", "bin/python"]
+            .iter()
+            .any(|name| self.sysroot.lstat(&join(prefix, name)).is_present())
+    }
+
+    /// The prefix of the python3 that PATH finds first.
+    fn python_on_path(&self) -> Option<String> {
+        let sysroot = self.sysroot;
+        for dir in self
+            .env
+            .get("PATH")?
+            .split(':')
+            .filter(|dir| dir.starts_with('/'))
         {
-            continue;
-        }
-        // pyenv's shims are scripts; the version file says which interpreter they start.
-        if dir.ends_with("/shims") {
-            let root = parent(dir);
-            let version = env.get("PYENV_VERSION").cloned().or_else(|| {
-                sysroot
-                    .text(&join(root, "version"))
-                    .value()
-                    .map(|text| text.lines().next().unwrap_or_default().trim().to_owned())
-            });
-            let prefix = version
-                .map(|v| format!("{root}/versions/{v}"))
-                .filter(|prefix| sysroot.exists(prefix));
-            if let Some(prefix) = prefix {
+            let python = join(dir, "python3");
+            if !sysroot
+                .stat(&python)
+                .value()
+                .is_some_and(|stat| stat.kind == Kind::File)
+            {
+                continue;
+            }
+            // pyenv's shims are scripts; its version files say which interpreter they start.
+            if dir.ends_with("/shims") && sysroot.exists(&join(parent(dir), PYENV_VERSIONS)) {
+                match self.pyenv_prefix(parent(dir)) {
+                    Some(prefix) => return Some(prefix),
+                    None => continue,
+                }
+            }
+            // A link such as /usr/local/bin/python3 -> /opt/python/bin/python3.12 has its libraries where it leads, unless
+            // the folder it lies in is an environment of its own.
+            let prefix = parent(dir).to_owned();
+            let has_lib = !python_folders(sysroot, &prefix).is_empty()
+                || sysroot.exists(&join(&prefix, "pyvenv.cfg"));
+            if has_lib {
                 return Some(prefix);
             }
-            continue;
+            let real = sysroot
+                .real_path(&python)
+                .value()
+                .map(|real| parent(parent(real)).to_owned());
+            return Some(real.unwrap_or(prefix));
         }
-        // A link such as /usr/local/bin/python3 -> /opt/python/bin/python3.12 has its libraries where it leads, unless
-        // the folder it lies in is an environment of its own.
-        let prefix = parent(dir).to_owned();
-        let has_lib = |prefix: &str| {
-            !python_versions(sysroot, prefix).is_empty()
-                || sysroot.exists(&join(prefix, "pyvenv.cfg"))
-        };
-        if has_lib(&prefix) {
-            return Some(prefix);
-        }
-        let real = sysroot
-            .real_path(&python)
-            .value()
-            .map(|real| parent(parent(real)).to_owned());
-        return Some(real.unwrap_or(prefix));
+        log::debug!("no python3 on PATH");
+        None
     }
-    log::debug!("no python3 on PATH");
-    None
+
+    /// The interpreter that pyenv's shims start: by `$PYENV_VERSION`, the nearest `.python-version`, or the file
+    /// `version`; none for `system`, where the shim hands on to the rest of PATH.
+    fn pyenv_prefix(&self, root: &str) -> Option<String> {
+        let first_word = |path: &str| {
+            let text = self.sysroot.text(path);
+            let text = text.value()?;
+            text.split_whitespace().next().map(str::to_owned)
+        };
+        let in_folders = || {
+            let mut folder = self.working_folder?;
+            loop {
+                if let Some(version) = first_word(&join(folder, ".python-version")) {
+                    return Some(version);
+                }
+                if folder == "/" {
+                    return None;
+                }
+                folder = parent(folder);
+            }
+        };
+        let version = self
+            .env
+            .get("PYENV_VERSION")
+            .filter(|version| !version.is_empty())
+            .and_then(|versions| versions.split(':').next().map(str::to_owned))
+            .or_else(in_folders)
+            .or_else(|| first_word(&join(root, "version")))?;
+        let versions = join(root, PYENV_VERSIONS);
+        let exact = join(&versions, &version);
+        if self.sysroot.exists(&exact) {
+            return Some(exact);
+        }
+        // "3.12" means the newest 3.12.x that is installed.
+        let installed = self.sysroot.list(&versions, |name| {
+            name.strip_prefix(version.as_str())
+                .is_some_and(|rest| rest.starts_with('.'))
+        });
+        let newest = installed
+            .items()
+            .iter()
+            .max_by_key(|name| Version::parse(name));
+        newest.map(|name| join(&versions, name))
+    }
+
+    /// An environment, with what its interpreter would find.
+    fn environment(&self, prefix: &str, why: &str) -> Examined {
+        let sites = search_path::sites(self.sysroot, self.env, prefix);
+        let named = distributions::named(self.sysroot, &sites, prefix);
+        let site_packages: Vec<String> = sites.iter().map(|site| site.path.clone()).collect();
+        let torch_cuda = match torch_cuda(self.sysroot, &site_packages) {
+            Some(version) => Reading::present(version, "torch/version.py"),
+            None => Reading::absent("torch/version.py"),
+        };
+        Examined {
+            consumer: Consumer {
+                kind: ConsumerKind::Environment,
+                what: short(prefix, self.working_folder),
+                why: why.to_owned(),
+                prefix: if self.sysroot.exists(prefix) {
+                    Reading::present(prefix.to_owned(), why)
+                } else {
+                    Reading::absent(prefix)
+                },
+                frameworks: frameworks(&sites, &named),
+                site_packages,
+                also_found: Vec::new(),
+                torch_cuda,
+            },
+            sites,
+            named,
+        }
+    }
 }
 
-/// `python3.12` folders in a prefix's lib.
-fn python_versions(sysroot: &Sysroot, prefix: &str) -> Vec<String> {
-    sysroot
-        .list(&join(prefix, "lib"), |name| name.starts_with("python3."))
-        .items()
-        .to_vec()
-}
-
-/// An environment: its site-packages folders as its interpreter would search them.
-fn environment(
-    sysroot: &Sysroot,
-    env: &BTreeMap<String, String>,
-    prefix: &str,
-    why: &str,
-    working_folder: Option<&str>,
-) -> Consumer {
-    let mut sites = Vec::new();
-    let mut add = |site: String| {
-        if sysroot.exists(&site) && !sites.contains(&site) {
-            sites.push(site);
-        }
-    };
-    let config = sysroot.text(&join(prefix, "pyvenv.cfg"));
-    let isolated = config.value().is_some_and(|text| {
-        !text.lines().any(|line| {
-            line.replace(' ', "")
-                .eq_ignore_ascii_case("include-system-site-packages=true")
-        })
-    });
-    let mut versions = python_versions(sysroot, prefix);
-    if let Some(name) = sysroot
-        .real_path(&join(prefix, "bin/python3"))
-        .value()
-        .map(|real| file_name(real).to_owned())
-    {
-        // The interpreter's own version first, where several lie side by side.
-        if let Some(at) = versions.iter().position(|v| *v == name) {
-            versions = vec![versions.swap_remove(at)];
-        }
-    }
-    if !isolated && let Some(home) = env.get("HOME").filter(|home| home.starts_with('/')) {
-        let own: Vec<String> = if versions.is_empty() {
-            python_versions(sysroot, &join(home, ".local"))
-        } else {
-            versions.clone()
-        };
-        for version in own {
-            add(format!("{home}/.local/lib/{version}/site-packages"));
-        }
-    }
-    for version in &versions {
-        add(format!("{prefix}/lib/{version}/site-packages"));
-        add(format!("{prefix}/local/lib/{version}/dist-packages"));
-        add(format!("{prefix}/lib/{version}/dist-packages"));
-    }
-    add(format!("{prefix}/lib/python3/dist-packages"));
-    let frameworks = frameworks(sysroot, &sites, prefix);
-    Consumer {
-        kind: ConsumerKind::Environment,
-        what: short(prefix, working_folder),
-        why: why.to_owned(),
-        prefix: if sysroot.exists(prefix) {
-            Reading::present(prefix.to_owned(), why)
-        } else {
-            Reading::absent(prefix)
-        },
-        site_packages: sites,
-        also_found: Vec::new(),
-        torch_cuda: Reading::default(),
-        frameworks,
+/// A folder without slashes at its end.
+fn trimmed(dir: &str) -> String {
+    match dir.trim_end_matches('/') {
+        "" => "/".to_owned(),
+        dir => dir.to_owned(),
     }
 }
 
@@ -246,52 +357,21 @@ fn short(prefix: &str, working_folder: Option<&str>) -> String {
         .map_or_else(|| prefix.to_owned(), |rest| format!("./{rest}"))
 }
 
-/// Frameworks by the names of dist-info folders and of conda's records: no file is opened, but for torch's version
-/// file, which says for which CUDA it was built.
-fn frameworks(sysroot: &Sysroot, sites: &[String], prefix: &str) -> Reading<Vec<Distribution>> {
+/// Frameworks by the names of dist-info folders and of conda's records, the environment's trade first.
+fn frameworks(sites: &[Site], named: &[Named]) -> Reading<Vec<Distribution>> {
     let mut found: Vec<Distribution> = Vec::new();
-    let mut refused = None;
-    for site in sites {
-        match sysroot.list(site, |name| {
-            name.ends_with(".dist-info") || name.ends_with(".egg-info")
-        }) {
-            Reading::Present { value, .. } => {
-                for (name, version) in value
-                    .iter()
-                    .filter_map(|dir| pydist::from_dist_info_dir(dir))
-                {
-                    let is_framework =
-                        FRAMEWORKS.contains(&name.as_str()) || name.starts_with("cupy-");
-                    if is_framework && !found.iter().any(|d| d.name == name) {
-                        found.push(Distribution {
-                            name,
-                            version,
-                            site: site.clone(),
-                        });
-                    }
-                }
-            }
-            Reading::Unreadable { reason } => refused = Some(reason),
-            Reading::Absent { .. } => {}
-        }
-    }
-    let meta = join(prefix, "conda-meta");
-    for (name, version) in sysroot
-        .list(&meta, |name| has_extension(name, "json"))
-        .items()
-        .iter()
-        .filter_map(|file| pydist::from_conda_meta(file))
-    {
-        let name = if name == "pytorch" {
-            "torch".to_owned()
+    for dist in named {
+        let name = if dist.name == "pytorch" {
+            "torch"
         } else {
-            name
+            &dist.name
         };
-        if FRAMEWORKS.contains(&name.as_str()) && !found.iter().any(|d| d.name == name) {
+        let is_framework = FRAMEWORKS.contains(&name) || name.starts_with("cupy-");
+        if is_framework && !found.iter().any(|d| d.name == name) {
             found.push(Distribution {
-                name,
-                version,
-                site: meta.clone(),
+                name: name.to_owned(),
+                version: dist.version.clone(),
+                site: dist.site.clone(),
             });
         }
     }
@@ -301,7 +381,7 @@ fn frameworks(sysroot: &Sysroot, sites: &[String], prefix: &str) -> Reading<Vec<
             .position(|f| *f == d.name)
             .unwrap_or(FRAMEWORKS.len())
     });
-    match refused {
+    match sites.iter().find_map(|site| site.refused.as_ref()) {
         Some(reason) if found.is_empty() => Reading::unreadable(reason),
         _ => Reading::present(found, "names of dist-info folders and conda records"),
     }
@@ -313,7 +393,7 @@ pub(super) fn has_extension(name: &str, extension: &str) -> bool {
 }
 
 /// The CUDA version that torch in one of these folders was built for, from its `version.py`.
-fn torch_cuda(sysroot: &Sysroot, sites: &[String]) -> Option<crate::version::Version> {
+fn torch_cuda(sysroot: &Sysroot, sites: &[String]) -> Option<Version> {
     let text = sites.iter().find_map(|site| {
         sysroot
             .text(&join(site, "torch/version.py"))
@@ -321,5 +401,5 @@ fn torch_cuda(sysroot: &Sysroot, sites: &[String]) -> Option<crate::version::Ver
             .cloned()
     })?;
     let line = text.lines().find(|line| line.starts_with("cuda"))?;
-    crate::version::Version::parse(line.split_once('=')?.1.trim().trim_matches(['\'', '"']))
+    Version::parse(line.split_once('=')?.1.trim().trim_matches(['\'', '"']))
 }

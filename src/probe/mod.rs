@@ -6,6 +6,7 @@
 
 mod ask;
 mod consumer;
+mod distributions;
 mod driver;
 mod environment;
 pub mod gpus;
@@ -14,6 +15,7 @@ mod libraries;
 mod loader;
 pub mod resolve;
 mod runtime;
+mod search_path;
 mod system;
 pub mod vendor;
 
@@ -99,14 +101,19 @@ pub fn take(request: &Request) -> Facts {
         facts.driver.modules,
     ) = driver::loaded(sysroot);
     facts.driver.nodes = guarded(&mut problems, "driver.nodes", || driver::nodes(sysroot));
-    facts.consumer = consumer::find(
+    let consumer::Examined {
+        consumer,
+        sites,
+        named,
+    } = consumer::find(
         sysroot,
         &env,
         request.working_folder.as_deref(),
         request.python_env.as_deref(),
     );
+    facts.consumer = consumer;
     facts.runtime.cudart = guarded(&mut problems, "runtime.cudart", || {
-        runtime::copies(sysroot, &loader, &facts.consumer)
+        runtime::copies(sysroot, &loader, &facts.consumer, &sites, &named)
     });
 
     let calls = if request.load_nothing || !sysroot.is_live() {
@@ -136,6 +143,9 @@ pub fn take(request: &Request) -> Facts {
     };
     let asked = ask::start(request, &facts, calls);
 
+    facts.python = guarded(&mut problems, "python", || {
+        distributions::probe(sysroot, &facts.consumer, &sites, named)
+    });
     facts.hardware = guarded(&mut problems, "hardware", || hardware::probe(sysroot));
     facts.system = guarded(&mut problems, "system", || {
         system::probe(sysroot, request, &facts.driver)
@@ -147,7 +157,11 @@ pub fn take(request: &Request) -> Facts {
             &loader,
             &env,
             request.working_folder.as_deref(),
-            &facts.consumer,
+            &libraries::Environment {
+                consumer: &facts.consumer,
+                sites: &sites,
+                python: &facts.python,
+            },
         )
     });
     facts.runtime.toolkits = guarded(&mut problems, "runtime.toolkits", || {

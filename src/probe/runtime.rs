@@ -2,9 +2,10 @@
 //! its code, (3) the distribution that brought it. What it answers when called is `vendor`'s business.
 
 use crate::facts::{Consumer, ConsumerKind, FileKind, ReachedBy, Reading, RuntimeCopy, Toolkit};
-use crate::probe::consumer::has_extension;
+use crate::probe::distributions::Named;
 use crate::probe::loader::{Found, Loader, is_library_name, toolkit_folders};
-use crate::read::{cudart, proc, pydist};
+use crate::probe::search_path::Site;
+use crate::read::{cudart, proc};
 use crate::sysroot::{Sysroot, file_name, join};
 use crate::version::Version;
 
@@ -15,10 +16,12 @@ pub(super) fn copies(
     sysroot: &Sysroot,
     loader: &Loader<'_>,
     consumer: &Consumer,
+    sites: &[Site],
+    named: &[Named],
 ) -> Reading<Vec<RuntimeCopy>> {
     let mut found: Vec<Found> = Vec::new();
     if consumer.kind == ConsumerKind::Environment {
-        for dir in environment_folders(sysroot, consumer) {
+        for dir in environment_folders(sysroot, consumer, sites) {
             // auditwheel renames what it copies: libcudart-80664282.so.10.2.89.
             let names = sysroot.list(&dir, |name| name.starts_with("libcudart"));
             found.extend(names.items().iter().map(|name| Found {
@@ -47,7 +50,7 @@ pub(super) fn copies(
             }
             continue;
         }
-        copies.push(copy(sysroot, loader, consumer, path, real, by));
+        copies.push(copy(sysroot, loader, named, path, real, by));
     }
     // Reached by nothing but a listing of a default folder: the loader does get it there.
     Reading::present(
@@ -58,25 +61,21 @@ pub(super) fn copies(
 
 /// Folders of an environment that hold CUDA runtimes: those of NVIDIA's wheels, torch's own, what auditwheel copied,
 /// conda's lib.
-pub(super) fn environment_folders(sysroot: &Sysroot, consumer: &Consumer) -> Vec<String> {
+pub(super) fn environment_folders(
+    sysroot: &Sysroot,
+    consumer: &Consumer,
+    sites: &[Site],
+) -> Vec<String> {
     let mut dirs = Vec::new();
-    for site in &consumer.site_packages {
-        let nvidia = join(site, "nvidia");
-        dirs.extend(
-            sysroot
-                .list(&nvidia, |_| true)
-                .items()
-                .iter()
-                .map(|name| format!("{nvidia}/{name}/lib")),
-        );
-        dirs.push(join(site, "torch/lib"));
-        dirs.extend(
-            sysroot
-                .list(site, |name| has_extension(name, "libs"))
-                .items()
-                .iter()
-                .map(|name| join(site, name)),
-        );
+    for site in sites {
+        if site.has_nvidia {
+            let nvidia = join(&site.path, "nvidia");
+            let parts = sysroot.list(&nvidia, |_| true);
+            let parts = parts.items().iter();
+            dirs.extend(parts.map(|name| format!("{nvidia}/{name}/lib")));
+        }
+        dirs.push(join(&site.path, "torch/lib"));
+        dirs.extend(site.libs.iter().map(|name| join(&site.path, name)));
     }
     if let Some(prefix) = consumer
         .prefix
@@ -93,7 +92,7 @@ pub(super) fn environment_folders(sysroot: &Sysroot, consumer: &Consumer) -> Vec
 fn copy(
     sysroot: &Sysroot,
     loader: &Loader<'_>,
-    consumer: &Consumer,
+    named: &[Named],
     path: String,
     real: String,
     by: ReachedBy,
@@ -120,7 +119,7 @@ fn copy(
     {
         versions.push((format!("{real}: version constant in its code"), version));
     }
-    let owner = owner(sysroot, consumer, &real, soname.value());
+    let owner = owner(named, &real, soname.value());
     if let Some((name, version)) = owner.value().and_then(|owner| owner.rsplit_once(' '))
         && (name.contains("cuda-runtime") || name.contains("cudart"))
     {
@@ -144,62 +143,33 @@ fn copy(
 
 /// The distribution that brought a runtime: a wheel of NVIDIA's whose CUDA major is that of the soname, torch for what
 /// lies in torch/lib, conda's package.
-fn owner(
-    sysroot: &Sysroot,
-    consumer: &Consumer,
-    real: &str,
-    soname: Option<&String>,
-) -> Reading<String> {
+fn owner(named: &[Named], real: &str, soname: Option<&String>) -> Reading<String> {
     let major = soname
         .and_then(|s| s.strip_prefix("libcudart.so."))
         .and_then(Version::parse)
         .map(|v| v.major());
-    for site in consumer
-        .site_packages
-        .iter()
-        .filter(|site| real.starts_with(&format!("{site}/")))
-    {
-        let in_torch = real.starts_with(&format!("{site}/torch/"));
-        let dists = sysroot.list(site, |name| {
-            name.ends_with(".dist-info")
-                && (name.starts_with("nvidia_cuda_runtime")
-                    || in_torch && name.starts_with("torch-"))
-        });
-        for (name, version) in dists
-            .items()
-            .iter()
-            .filter_map(|dir| pydist::from_dist_info_dir(dir))
-        {
-            let same_major = Version::parse(&version).map(|v| v.major()) == major;
-            if name == "torch" && in_torch
-                || name.starts_with("nvidia-cuda-runtime") && same_major && !in_torch
-            {
-                return Reading::present(format!("{name} {version}"), join(site, "*.dist-info"));
-            }
+    let owner = named.iter().find(|dist| {
+        let Some(inside) = real
+            .strip_prefix(dist.site.as_str())
+            .and_then(|rest| rest.strip_prefix('/'))
+        else {
+            return false;
+        };
+        let in_torch = inside.starts_with("torch/");
+        let same_major = Version::parse(&dist.version).map(|v| v.major()) == major;
+        match dist.name.as_str() {
+            "torch" => in_torch,
+            "cuda-cudart" | "cudatoolkit" => same_major,
+            name => name.starts_with("nvidia-cuda-runtime") && same_major && !in_torch,
         }
+    });
+    match owner {
+        Some(dist) => Reading::present(
+            format!("{} {}", dist.name, dist.version),
+            dist.metadata.as_str(),
+        ),
+        None => Reading::absent("dist-info folders, conda-meta"),
     }
-    if let Some(prefix) = consumer
-        .prefix
-        .value()
-        .filter(|prefix| real.starts_with(&format!("{prefix}/")))
-    {
-        let meta = join(prefix, "conda-meta");
-        let records = sysroot.list(&meta, |name| {
-            name.starts_with("cuda-cudart-") || name.starts_with("cudatoolkit-")
-        });
-        for (name, version) in records
-            .items()
-            .iter()
-            .filter_map(|file| pydist::from_conda_meta(file))
-        {
-            if matches!(name.as_str(), "cuda-cudart" | "cudatoolkit")
-                && Version::parse(&version).map(|v| v.major()) == major
-            {
-                return Reading::present(format!("{name} {version}"), meta);
-            }
-        }
-    }
-    Reading::absent("dist-info folders, conda-meta")
 }
 
 /// Toolkits on disk, by the version file that they ship.

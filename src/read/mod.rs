@@ -24,6 +24,7 @@ pub mod part;
 pub mod proc;
 pub mod pydist;
 pub mod recipes;
+pub mod record;
 mod symbols;
 #[cfg(test)]
 mod tests;

@@ -25,6 +25,12 @@ pub fn from_dist_info_dir(name: &str) -> Option<Distribution> {
     distribution(name, version)
 }
 
+/// By the name of an egg: `flash_attn-2.3.0-py3.10-linux-x86_64.egg`.
+pub fn from_egg(name: &str) -> Option<Distribution> {
+    let stem = name.strip_suffix(".egg")?;
+    from_dist_info_dir(&format!("{stem}.egg-info"))
+}
+
 /// By the name of a file in `conda-meta`: `pytorch-2.3.1-py3.11_cuda11.8_cudnn8.7.0_0.json`.
 pub fn from_conda_meta(name: &str) -> Option<Distribution> {
     let (rest, _build) = name.strip_suffix(".json")?.rsplit_once('-')?;
@@ -45,6 +51,25 @@ pub fn metadata_name_version(text: &str) -> Option<Distribution> {
     distribution(header("name")?, header("version")?)
 }
 
+/// The requirements in the header of METADATA: the values of `Requires-Dist`, as written.
+pub fn metadata_requires(text: &str) -> impl Iterator<Item = &str> {
+    text.lines()
+        .take_while(|line| !line.trim().is_empty())
+        .filter_map(|line| line.split_once(':'))
+        .filter(|(key, _)| key.eq_ignore_ascii_case("requires-dist"))
+        .map(|(_, value)| value.trim())
+}
+
+/// The normalised name that a requirement begins with: `nvidia-nccl-cu12` of `nvidia_nccl_cu12==2.26.2; ...`. Of
+/// conda's requirements as well.
+pub fn required_name(requirement: &str) -> String {
+    let end = requirement.find(|c: char| !is_name(c));
+    normalised(
+        end.and_then(|end| requirement.get(..end))
+            .unwrap_or(requirement),
+    )
+}
+
 /// The folders that a `.pth` file adds to the search path, as written. Lines of code (`import ...`) are not run, so what
 /// they would add is not seen.
 pub fn pth_paths(text: &str) -> Vec<String> {
@@ -63,14 +88,18 @@ pub fn pth_paths(text: &str) -> Vec<String> {
 
 fn distribution(name: &str, version: &str) -> Option<Distribution> {
     // pip leaves `~orch-2.7.1.dist-info` behind where it could not finish.
-    let is_name = |c: char| c.is_alphanumeric() || matches!(c, '-' | '_' | '.');
     let is_whole = name.chars().all(is_name) && version.starts_with(|c: char| c.is_ascii_digit());
     let name = normalised(name);
     (is_whole && !name.is_empty()).then(|| (name, version.to_owned()))
 }
 
+/// Whether a letter may stand in a name.
+fn is_name(c: char) -> bool {
+    c.is_alphanumeric() || matches!(c, '-' | '_' | '.')
+}
+
 /// A name by PEP 503.
-fn normalised(name: &str) -> String {
+pub fn normalised(name: &str) -> String {
     let parts = name.split(['-', '_', '.']).filter(|part| !part.is_empty());
     parts.collect::<Vec<_>>().join("-").to_lowercase()
 }
@@ -132,6 +161,15 @@ mod tests {
     }
 
     #[test]
+    fn eggs() {
+        assert_eq!(
+            from_egg("flash_attn-2.3.0-py3.10-linux-x86_64.egg"),
+            named("flash-attn", "2.3.0")
+        );
+        assert_eq!(from_egg("site-packages"), None);
+    }
+
+    #[test]
     fn conda() {
         assert_eq!(
             from_conda_meta("pytorch-2.3.1-py3.11_cuda11.8_cudnn8.7.0_0.json"),
@@ -159,6 +197,28 @@ mod tests {
             named("nvidia-cudnn-cu12", "999.88.77")
         );
         assert_eq!(metadata_name_version("Name: a\n\nVersion: 1\n"), None);
+    }
+
+    #[test]
+    fn requirements() {
+        let text = "Name: torch\nRequires-Dist: nvidia_nccl_cu12==2.26.2; platform_system == 'Linux'\nRequires-Dist:numpy\n\nRequires-Dist: no\n";
+        let found: Vec<&str> = metadata_requires(text).collect();
+        assert_eq!(
+            found,
+            [
+                "nvidia_nccl_cu12==2.26.2; platform_system == 'Linux'",
+                "numpy"
+            ]
+        );
+        for (requirement, name) in [
+            (found[0], "nvidia-nccl-cu12"),
+            ("numpy", "numpy"),
+            ("jax[cuda12]>=0.4", "jax"),
+            ("cuda-cudart >=12.4,<13.0a0", "cuda-cudart"),
+            ("", ""),
+        ] {
+            assert_eq!(required_name(requirement), name);
+        }
     }
 
     #[test]

@@ -4,6 +4,7 @@
 //! Places, search paths and order of loading: measured on the wheels of PyPI that `matrix` names (torch 1.13 to 2.15,
 //! TensorFlow 2.21, JAX 0.10, ONNX Runtime 1.18 to 1.31, vLLM 0.33, xFormers 0.0.35, CuPy 14, bitsandbytes 0.50).
 
+use super::Environment;
 use crate::facts::{Consumer, LibraryFile, Reading};
 use crate::sysroot::{Sysroot, file_name, join};
 use crate::version::Version;
@@ -29,13 +30,17 @@ const TORCH_PRELOADS: &str = "2.6";
 const TORCH_PRELOADS_CUBLASLT: &str = "2.11";
 
 /// The entries of the consumer's environment; none where it is no environment.
-pub(super) fn find(sysroot: &Sysroot, consumer: &Consumer, brought: &[LibraryFile]) -> Vec<Entry> {
+pub(super) fn find(
+    sysroot: &Sysroot,
+    environment: &Environment<'_>,
+    brought: &[LibraryFile],
+) -> Vec<Entry> {
     let mut found = Vec::new();
-    for site in &consumer.site_packages {
+    for site in environment.sites {
         let all = Site {
             sysroot,
-            consumer,
-            site,
+            consumer: environment.consumer,
+            site: &site.path,
             brought,
         };
         let torch = all.torch(&mut found);

@@ -334,6 +334,8 @@ impl<'a> Links<'a> {
             link.beside = brought
                 .filter(|copy| Some(&copy.real_path) != got.as_ref())
                 .map(|copy| copy.path.clone());
+            link.user = copies.told_as(&link.user);
+            link.got = link.got.as_deref().map(|path| copies.told_as(path));
         }
         links
     }

@@ -1,8 +1,8 @@
-//! Names and metadata of Python and conda distributions.
+//! Names, metadata and file lists of Python and conda distributions.
 
 #![no_main]
 
-use gpudoctor::read::pydist;
+use gpudoctor::read::{pydist, record};
 use libfuzzer_sys::fuzz_target;
 
 fuzz_target!(|bytes: &[u8]| {
@@ -11,4 +11,7 @@ fuzz_target!(|bytes: &[u8]| {
     let _ = pydist::from_conda_meta(&text);
     let _ = pydist::metadata_name_version(&text);
     let _ = pydist::pth_paths(&text);
+    let _ = pydist::metadata_requires(&text);
+    let _ = record::shared_objects(&bytes);
+    let _ = record::conda(bytes);
 });

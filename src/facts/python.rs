@@ -1,0 +1,87 @@
+//! What is installed in the consumer's environment: Python and conda distributions that mean something to the GPU stack,
+//! by their own records. Those say what was installed, not what lies on the disk now: both are kept here.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use super::Reading;
+
+/// The distributions of the consumer's environment.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(default)]
+pub struct PythonFacts {
+    /// Those that bring GPU libraries, frameworks or extensions, in the order of the search path; the same name may
+    /// occur more than once. Other distributions are not recorded. Absent where the consumer is no environment.
+    pub distributions: Reading<Vec<Installed>>,
+}
+
+impl PythonFacts {
+    /// The distribution that an interpreter sees under a name: the first on its search path. Conda's records are asked
+    /// last, and by conda's own name.
+    pub fn installed(&self, name: &str) -> Option<&Installed> {
+        self.distributions.items().iter().find(|d| d.name == name)
+    }
+
+    /// The distributions that recorded a file, by its path.
+    pub fn owners<'a>(&'a self, path: &'a str) -> impl Iterator<Item = &'a Installed> {
+        let all = self.distributions.items().iter();
+        all.filter(move |d| d.files.items().iter().any(|file| file.path == path))
+    }
+}
+
+/// An installed distribution, and what became of its libraries.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(default)]
+pub struct Installed {
+    /// Its name, normalised by PEP 503: `nvidia-cuda-runtime-cu12`. Conda packages keep conda's name: `pytorch`.
+    pub name: String,
+    /// Its version as written: `2.7.1+cu126`.
+    pub version: String,
+    /// The folder that it is installed in; of a conda package the environment's prefix.
+    pub site: String,
+    /// Its record: the `dist-info` or `egg-info` folder or file, or the file in `conda-meta`.
+    pub metadata: String,
+    /// What installed it: `pip`, `uv`, `conda`, `dpkg`. Absent where it says nothing.
+    pub installer: Reading<String>,
+    /// Its requirements as written (`Requires-Dist`; of a conda package its `depends`) that name a GPU library, a
+    /// framework or an extension.
+    pub requires: Vec<String>,
+    /// The shared libraries (`lib*.so*`) that it recorded, and those extension modules that another distribution has
+    /// recorded as well. Absent where it has no list of files.
+    pub files: Reading<Vec<RecordedFile>>,
+    /// Recorded shared libraries and extension modules that are not there.
+    pub missing: Vec<String>,
+    /// Recorded shared libraries and extension modules that have another size than recorded.
+    pub changed: Vec<ChangedFile>,
+}
+
+impl Installed {
+    /// Whether this is a package of conda's, by its record in `conda-meta`.
+    pub fn is_conda_package(&self) -> bool {
+        self.metadata
+            .rsplit_once('.')
+            .is_some_and(|(_, extension)| extension == "json")
+    }
+}
+
+/// A file as a distribution recorded it.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(default)]
+pub struct RecordedFile {
+    /// Where it was put.
+    pub path: String,
+    /// Its size in bytes, where that was recorded.
+    pub size_bytes: Option<u64>,
+}
+
+/// A file that has another size than its distribution recorded.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(default)]
+pub struct ChangedFile {
+    /// Where it lies.
+    pub path: String,
+    /// The recorded size in bytes.
+    pub recorded_bytes: u64,
+    /// The size that it has, in bytes.
+    pub size_bytes: u64,
+}
