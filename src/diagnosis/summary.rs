@@ -311,10 +311,10 @@ fn in_use(ctx: &Ctx<'_>, names: &[(&str, &str)]) -> Vec<String> {
     for (file, name) in names {
         let copies = ctx.facts.libraries.in_use();
         for copy in copies.filter(|copy| copy.name == *file && copy.kind.is_usable()) {
-            let text = copy.version.value().map_or_else(
-                || format!("{name} of unknown version"),
-                |version| format!("{name} {version}"),
-            );
+            let text = copy
+                .version
+                .value()
+                .map_or_else(|| (*name).to_owned(), |version| format!("{name} {version}"));
             if !texts.contains(&text) {
                 texts.push(text);
             }

@@ -9,6 +9,15 @@ use crate::version::Version;
 
 pub(super) static RULES: &[Rule] = &[
     Rule {
+        id: "cuda-majors-mixed",
+        layer: Layer::Runtime,
+        severity: Severity::Warning,
+        need: Need::Detail,
+        follows_from: &[],
+        page: include_str!("pages/cuda-majors-mixed.md"),
+        check: super::libraries::cuda_majors_mixed,
+    },
+    Rule {
         id: "minor-version-compatibility",
         layer: Layer::Runtime,
         severity: Severity::Note,

@@ -49,6 +49,21 @@ pub(super) fn find(
         all.jax(&mut found);
         all.others(&mut found);
     }
+    if found.is_empty() {
+        // No framework that is known: the libraries themselves have to fit each other.
+        found = brought
+            .iter()
+            .filter(|copy| copy.path.contains("/nvidia/"))
+            .map(|copy| Entry {
+                consumer: copy
+                    .owner
+                    .value()
+                    .map_or_else(|| copy.name.clone(), Clone::clone),
+                path: copy.path.clone(),
+                ..Entry::default()
+            })
+            .collect();
+    }
     found
 }
 
@@ -124,11 +139,14 @@ impl Site<'_> {
             first,
             ..Entry::default()
         });
-        // Opened when the first function of linear algebra is called.
-        if let Some(linear_algebra) = self.has("torch/lib/libtorch_cuda_linalg.so") {
+        // Opened when the first function of linear algebra is called, or the first kernel compiled.
+        for later in ["libtorch_cuda_linalg.so", "libcaffe2_nvrtc.so"] {
+            let Some(library) = self.has(&format!("torch/lib/{later}")) else {
+                continue;
+            };
             found.push(Entry {
                 consumer: self.named("torch"),
-                path: linear_algebra,
+                path: library,
                 after: Some(path.clone()),
                 ..Entry::default()
             });
@@ -316,14 +334,13 @@ const RAPIDS: &[&str] = &[
 /// The CUDA major version that a copy is of, by the distribution that brought it.
 fn cuda_major(copy: &LibraryFile) -> Option<u32> {
     let owner = copy.owner.value()?;
-    let (name, version) = owner.split_once(' ')?;
+    let (name, _) = owner.split_once(' ')?;
     match name
         .rsplit_once("-cu")
         .and_then(|(_, major)| major.parse().ok())
     {
         Some(major) => Some(major),
-        None if copy.path.contains("/nvidia/cu13/") => Some(13),
-        None => Version::parse(version).map(|v| v.major()).filter(|_| false),
+        None => copy.path.contains("/nvidia/cu13/").then_some(13),
     }
 }
 

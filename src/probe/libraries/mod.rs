@@ -55,7 +55,7 @@ pub(super) fn probe(
     );
     let mut links = Links::new(sysroot, &resolver, loader.arch());
     for entry in &entries {
-        links.follow(entry, &entries);
+        links.follow(entry, &entries, &copies);
     }
     for soname in &by_name {
         links.follow_name(soname);

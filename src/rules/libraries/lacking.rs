@@ -1,6 +1,6 @@
 //! A library that does not have what another one needs of it.
 
-use super::{by, called, got, install, layer_of, out_of_the_way, owner, way, with_command};
+use super::{by, called, got, install, layer_of, out_of_the_way, owner, place, with_command};
 use crate::facts::{Layer, Link};
 use crate::finding::{Finding, Fix, Severity};
 use crate::rules::stack::in_words;
@@ -69,8 +69,8 @@ fn finding(ctx: &Ctx<'_>, group: &[&Link]) -> Option<Finding> {
                 .and_then(|copy| copy.version.value())
                 .map_or(String::new(), |v| format!(" {v}"));
             format!(
-                "{library}{version} from {} lacks {first}, which {} needs",
-                way(link),
+                "{library}{version} in {} lacks {first}, which {} needs",
+                place(link),
                 in_words(&users)
             )
         }

@@ -3,10 +3,12 @@
 //! found the same way and judged here too.
 
 mod lacking;
+mod majors;
 mod missing;
 mod parts;
 mod shadowed;
 
+pub(super) use majors::cuda_majors_mixed;
 pub(super) use parts::nvrtc_builtins_mixed;
 
 use super::{Ctx, Need, Rule};
@@ -96,10 +98,10 @@ fn got<'a>(ctx: &'a Ctx<'_>, link: &Link) -> Option<&'a LibraryFile> {
     ctx.facts.libraries.at(link.got.as_deref()?)
 }
 
-/// By which way a copy was taken, for a title: "from LD_LIBRARY_PATH (/usr/local/cuda-12.1/lib64)".
-fn way(link: &Link) -> String {
+/// Where a copy lies and by which rule it was taken, for a title: "/usr/local/cuda-12.1/lib64 (by LD_LIBRARY_PATH)".
+fn place(link: &Link) -> String {
     let folder = link.got.as_deref().map_or("", parent);
-    format!("{folder}, by {}", by(link))
+    format!("{folder} (by {})", by(link))
 }
 
 /// The loader's rule in words.
