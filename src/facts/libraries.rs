@@ -78,6 +78,8 @@ pub struct LibraryFile {
 pub struct Link {
     /// What is started or imported, in words: `torch 2.5.1`, `any program`.
     pub consumer: String,
+    /// What was loaded into the same process before: `torch 2.5.1` for an extension of it.
+    pub after: Option<String>,
     /// The path of the object that asks; empty for a program that opens a library by its name.
     pub user: String,
     /// The name that it asks for.

@@ -180,8 +180,11 @@ pub fn take(request: &Request) -> Facts {
             &loader,
             &env,
             request.working_folder.as_deref(),
-            &facts.consumer,
-            &sites,
+            &libraries::Environment {
+                consumer: &facts.consumer,
+                sites: &sites,
+                python: &facts.python,
+            },
         )
     });
     facts.runtime.toolkits = guarded(&mut problems, "runtime.toolkits", || {

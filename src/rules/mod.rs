@@ -8,6 +8,7 @@ mod driver;
 mod expected;
 mod gpu_state;
 mod hardware;
+mod libraries;
 mod runtime;
 mod stack;
 mod system;
@@ -149,6 +150,7 @@ pub fn all() -> impl Iterator<Item = &'static Rule> {
         driver::RULES,
         container::RULES,
         runtime::RULES,
+        libraries::RULES,
         application::RULES,
     ]
     .into_iter()

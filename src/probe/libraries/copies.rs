@@ -5,12 +5,11 @@
 
 use std::collections::BTreeMap;
 
-use super::known;
-use crate::facts::{Consumer, ConsumerKind, FileKind, LibraryFile, Link, ReachedBy, Reading};
+use super::{Environment, known};
+use crate::facts::{ConsumerKind, FileKind, Installed, LibraryFile, Link, ReachedBy, Reading};
 use crate::probe::loader::Loader;
 use crate::probe::runtime::environment_folders;
-use crate::probe::search_path::Site;
-use crate::read::{pydist, recipes};
+use crate::read::recipes;
 use crate::sysroot::{Sysroot, file_name, join, parent};
 use crate::version::Version;
 
@@ -18,14 +17,12 @@ use crate::version::Version;
 pub(super) struct Copies<'a> {
     sysroot: &'a Sysroot,
     loader: &'a Loader<'a>,
-    consumer: &'a Consumer,
+    environment: &'a Environment<'a>,
     /// What the environment brought comes first.
     files: Vec<LibraryFile>,
     brought: usize,
     /// Index of a file by its real path.
     by_real_path: BTreeMap<String, usize>,
-    /// Distributions of NVIDIA's in a site, by name.
-    owners: BTreeMap<String, Vec<(String, String)>>,
 }
 
 impl<'a> Copies<'a> {
@@ -33,20 +30,19 @@ impl<'a> Copies<'a> {
     pub(super) fn new(
         sysroot: &'a Sysroot,
         loader: &'a Loader<'a>,
-        consumer: &'a Consumer,
-        sites: &[Site],
+        environment: &'a Environment<'a>,
     ) -> Self {
         let mut copies = Self {
             sysroot,
             loader,
-            consumer,
+            environment,
             files: Vec::new(),
             brought: 0,
             by_real_path: BTreeMap::new(),
-            owners: BTreeMap::new(),
         };
-        if !sites.is_empty() {
-            for dir in environment_folders(sysroot, consumer, sites) {
+        let consumer = environment.consumer;
+        if consumer.kind != ConsumerKind::Machine {
+            for dir in environment_folders(sysroot, consumer, environment.sites) {
                 let names = sysroot.list(&dir, is_wanted);
                 for name in names.items() {
                     copies.add(join(&dir, name), ReachedBy::Environment);
@@ -89,6 +85,18 @@ impl<'a> Copies<'a> {
             copy.soname.value().map(String::as_str) == Some(soname)
                 || file_name(&copy.path) == soname
         })
+    }
+
+    /// The path by which a file is told: the one it was found by, without the detours of a search path.
+    pub(super) fn told_as(&self, path: &str) -> String {
+        if !path.contains("/../") {
+            return path.to_owned();
+        }
+        let real = self.real_path(path);
+        self.by_real_path
+            .get(&real)
+            .and_then(|index| self.files.get(*index))
+            .map_or(real, |file| file.path.clone())
     }
 
     /// The real path of a file that was looked at.
@@ -167,7 +175,7 @@ impl<'a> Copies<'a> {
         let (needed, rpath, runpath) =
             elf.map_or_else(Default::default, |elf| (elf.needed, elf.rpath, elf.runpath));
         self.by_real_path.insert(real.clone(), self.files.len());
-        let owner = self.owner(&real, &name, versions.first().map(|(_, v)| v));
+        let owner = self.owner(&path, &name, versions.first().map(|(_, v)| v));
         self.files.push(LibraryFile {
             owner,
             path,
@@ -223,7 +231,9 @@ impl Copies<'_> {
                         .push((format!("{folder}/{name} beside it"), version.clone()));
                 }
             }
+            // A framework that carries a copy has a version of its own.
             if let Some((name, version)) = file.owner.value().and_then(|o| o.split_once(' '))
+                && distribution_stem(&file.name).is_some_and(|stem| name.contains(stem))
                 && let Some(version) = Version::parse(version)
             {
                 file.versions
@@ -238,74 +248,37 @@ impl Copies<'_> {
         }
     }
 
-    /// The distribution that brought a file of a site: one of NVIDIA's by the library's name; of several (`-cu12` and
-    /// `-cu13` share folders) the one whose version the file has.
-    fn owner(&mut self, real: &str, name: &str, version: Option<&Version>) -> Reading<String> {
-        let site = self
-            .consumer
-            .site_packages
-            .iter()
-            .find(|site| real.starts_with(&format!("{site}/")));
-        let Some(site) = site else {
-            return Reading::absent("the environment's site-packages folders");
-        };
-        let sysroot = self.sysroot;
-        let distributions = self.owners.entry(site.clone()).or_insert_with(|| {
-            let wanted = |dir: &str| {
-                dir.ends_with(".dist-info")
-                    && ["nvidia_", "torch-", "tensorrt"]
-                        .iter()
-                        .any(|start| dir.starts_with(start))
-            };
-            let dirs = sysroot.list(site, wanted);
-            dirs.items()
-                .iter()
-                .filter_map(|dir| pydist::from_dist_info_dir(dir))
-                .collect()
-        });
-        let in_torch = real.starts_with(&format!("{site}/torch/"));
-        let stem = distribution_stem(name);
-        let owns = |distribution: &&(String, String)| {
-            if in_torch {
-                return distribution.0 == "torch";
-            }
-            stem.is_some_and(|stem| {
-                distribution
-                    .0
-                    .strip_prefix("nvidia-")
-                    .unwrap_or(&distribution.0)
-                    .strip_prefix(stem)
-                    .is_some_and(|rest| rest.is_empty() || rest.starts_with("-cu"))
-            })
-        };
-        let mut candidates: Vec<&(String, String)> = distributions.iter().filter(owns).collect();
-        if !in_torch && candidates.len() > 1 {
-            let cuda13 = real.contains("/nvidia/cu13/");
-            // Of the toolkit's parts those of CUDA 13 have no `-cu` in their names, and a folder of their own.
-            let toolkit_of_13 = |name: &str| !name.contains("-cu");
-            if candidates.iter().any(|(name, _)| toolkit_of_13(name)) {
-                candidates.retain(|(name, _)| toolkit_of_13(name) == cuda13);
-            }
-            if candidates.len() > 1
-                && let Some(version) = version
-            {
-                let exact: Vec<_> = candidates
-                    .iter()
-                    .copied()
-                    .filter(|(_, v)| Version::parse(v).is_some_and(|v| agree(version, &v)))
-                    .collect();
-                if !exact.is_empty() {
-                    candidates = exact;
-                }
-            }
+    /// The distribution that brought a file: (1) one that recorded it, (2) where none has a list of files, one of
+    /// NVIDIA's by the library's name. Of several (`-cu12` and `-cu13` share folders) the one whose version it has.
+    fn owner(&self, path: &str, name: &str, version: Option<&Version>) -> Reading<String> {
+        let python = self.environment.python;
+        let mut candidates: Vec<&Installed> = python.owners(path).collect();
+        if candidates.is_empty() {
+            let by_name = python.distributions.items().iter();
+            candidates = by_name
+                .filter(|d| path.starts_with(&format!("{}/", d.site)) && !d.files.is_present())
+                .filter(|d| is_of(d, name))
+                .collect();
         }
-        match candidates.first() {
-            Some((name, version)) => {
-                Reading::present(format!("{name} {version}"), join(site, "*.dist-info"))
-            }
-            None => Reading::absent(join(site, "*.dist-info")),
+        let of_this_version = candidates.iter().find(|d| {
+            let own = Version::parse(&d.version);
+            own.zip(version)
+                .is_some_and(|(own, version)| agree(version, &own))
+        });
+        match of_this_version.or(candidates.first()) {
+            Some(d) => Reading::present(format!("{} {}", d.name, d.version), d.metadata.as_str()),
+            None => Reading::absent("records of the environment's distributions"),
         }
     }
+}
+
+/// Whether a distribution is the one that NVIDIA ships a library in.
+fn is_of(distribution: &Installed, library: &str) -> bool {
+    let name = &distribution.name;
+    let name = name.strip_prefix("nvidia-").unwrap_or(name);
+    distribution_stem(library)
+        .and_then(|stem| name.strip_prefix(stem))
+        .is_some_and(|rest| rest.is_empty() || rest.starts_with("-cu"))
 }
 
 /// Whether a file name in a folder is one to look at: not the archive or the second build (`.alt.so`) beside it.

@@ -4,6 +4,7 @@
 //! Places, search paths and order of loading: measured on the wheels of PyPI that `matrix` names (torch 1.13 to 2.15,
 //! TensorFlow 2.21, JAX 0.10, ONNX Runtime 1.18 to 1.31, vLLM 0.33, xFormers 0.0.35, CuPy 14, bitsandbytes 0.50).
 
+use super::Environment;
 use crate::facts::{Consumer, LibraryFile, Reading};
 use crate::sysroot::{Sysroot, file_name, join};
 use crate::version::Version;
@@ -29,13 +30,17 @@ const TORCH_PRELOADS: &str = "2.6";
 const TORCH_PRELOADS_CUBLASLT: &str = "2.11";
 
 /// The entries of the consumer's environment; none where it is no environment.
-pub(super) fn find(sysroot: &Sysroot, consumer: &Consumer, brought: &[LibraryFile]) -> Vec<Entry> {
+pub(super) fn find(
+    sysroot: &Sysroot,
+    environment: &Environment<'_>,
+    brought: &[LibraryFile],
+) -> Vec<Entry> {
     let mut found = Vec::new();
-    for site in &consumer.site_packages {
+    for site in environment.sites {
         let all = Site {
             sysroot,
-            consumer,
-            site,
+            consumer: environment.consumer,
+            site: &site.path,
             brought,
         };
         let torch = all.torch(&mut found);
@@ -43,6 +48,21 @@ pub(super) fn find(sysroot: &Sysroot, consumer: &Consumer, brought: &[LibraryFil
         all.tensorflow(&mut found);
         all.jax(&mut found);
         all.others(&mut found);
+    }
+    if found.is_empty() {
+        // No framework that is known: the libraries themselves have to fit each other.
+        found = brought
+            .iter()
+            .filter(|copy| copy.path.contains("/nvidia/"))
+            .map(|copy| Entry {
+                consumer: copy
+                    .owner
+                    .value()
+                    .map_or_else(|| copy.name.clone(), Clone::clone),
+                path: copy.path.clone(),
+                ..Entry::default()
+            })
+            .collect();
     }
     found
 }
@@ -119,11 +139,14 @@ impl Site<'_> {
             first,
             ..Entry::default()
         });
-        // Opened when the first function of linear algebra is called.
-        if let Some(linear_algebra) = self.has("torch/lib/libtorch_cuda_linalg.so") {
+        // Opened when the first function of linear algebra is called, or the first kernel compiled.
+        for later in ["libtorch_cuda_linalg.so", "libcaffe2_nvrtc.so"] {
+            let Some(library) = self.has(&format!("torch/lib/{later}")) else {
+                continue;
+            };
             found.push(Entry {
                 consumer: self.named("torch"),
-                path: linear_algebra,
+                path: library,
                 after: Some(path.clone()),
                 ..Entry::default()
             });
@@ -311,14 +334,13 @@ const RAPIDS: &[&str] = &[
 /// The CUDA major version that a copy is of, by the distribution that brought it.
 fn cuda_major(copy: &LibraryFile) -> Option<u32> {
     let owner = copy.owner.value()?;
-    let (name, version) = owner.split_once(' ')?;
+    let (name, _) = owner.split_once(' ')?;
     match name
         .rsplit_once("-cu")
         .and_then(|(_, major)| major.parse().ok())
     {
         Some(major) => Some(major),
-        None if copy.path.contains("/nvidia/cu13/") => Some(13),
-        None => Version::parse(version).map(|v| v.major()).filter(|_| false),
+        None => copy.path.contains("/nvidia/cu13/").then_some(13),
     }
 }
 

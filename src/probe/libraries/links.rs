@@ -87,13 +87,13 @@ impl<'a> Links<'a> {
     }
 
     /// Follows an entry in a process of its own, behind the entry that it comes after.
-    pub(super) fn follow(&mut self, entry: &Entry, all: &[Entry]) {
+    pub(super) fn follow(&mut self, entry: &Entry, all: &[Entry], copies: &Copies<'_>) {
         let mut process = match &entry.after {
             Some(path) => {
                 if !self.processes.contains_key(path)
                     && let Some(before) = all.iter().find(|e| e.path == *path && e.after.is_none())
                 {
-                    self.follow(before, all);
+                    self.follow(before, all, copies);
                 }
                 self.processes.get(path).cloned()
             }
@@ -110,8 +110,20 @@ impl<'a> Links<'a> {
                 self.resolver.open(&mut process, library, soname);
             }
         }
+        self.open_what_packages_load(&mut process, known_before, copies);
         let opened = self.open_parts(&mut process);
-        self.note(&entry.consumer, &process, known_before, &opened);
+        let after = entry
+            .after
+            .as_ref()
+            .and_then(|path| all.iter().find(|e| e.path == *path))
+            .map(|e| e.consumer.clone());
+        self.note(
+            &entry.consumer,
+            after.as_ref(),
+            &process,
+            known_before,
+            &opened,
+        );
         self.processes.insert(entry.path.clone(), process);
     }
 
@@ -121,7 +133,23 @@ impl<'a> Links<'a> {
         self.resolver.open(&mut process, 0, soname);
         let mut opened = self.open_parts(&mut process);
         opened.push(0);
-        self.note("any program", &process, 0, &opened);
+        self.note("any program", None, &process, 0, &opened);
+    }
+
+    /// Opens by path what the loader does not find and the environment has: packages load such libraries before
+    /// (`onnxruntime.preload_dlls`, torch where its own library cannot be loaded), or another package has.
+    fn open_what_packages_load(&self, process: &mut Closure, from: usize, copies: &Copies<'_>) {
+        let mut next = from;
+        while let Some(need) = process.needs.get(next) {
+            next += 1;
+            if need.found.is_some() || known(file_name(&need.soname)).is_none() {
+                continue;
+            }
+            let brought = copies.brought_as(file_name(&need.soname));
+            if let Some(copy) = brought.filter(|copy| copy.kind.is_usable()) {
+                self.resolver.open(process, 0, &copy.path);
+            }
+        }
     }
 
     /// Opens what the objects of a process open by name; the indices of the needs that came by that.
@@ -201,9 +229,17 @@ impl<'a> Links<'a> {
     }
 
     /// Notes the needs of a process from one on, those of libraries that this layer is about.
-    fn note(&mut self, consumer: &str, process: &Closure, from: usize, opened: &[usize]) {
+    fn note(
+        &mut self,
+        consumer: &str,
+        after: Option<&String>,
+        process: &Closure,
+        from: usize,
+        opened: &[usize],
+    ) {
         for (index, need) in process.needs.iter().enumerate().skip(from) {
-            if known(file_name(&need.soname)).is_none() {
+            // What a package opens by path is no question to the loader.
+            if known(&need.soname).is_none() {
                 continue;
             }
             let path = |index: usize| process.objects.get(index).map(|o| o.path.clone());
@@ -224,6 +260,7 @@ impl<'a> Links<'a> {
             };
             self.links.push(Link {
                 consumer: consumer.to_owned(),
+                after: after.cloned(),
                 user,
                 soname: need.soname.clone(),
                 opened: opened.contains(&index),
@@ -334,6 +371,8 @@ impl<'a> Links<'a> {
             link.beside = brought
                 .filter(|copy| Some(&copy.real_path) != got.as_ref())
                 .map(|copy| copy.path.clone());
+            link.user = copies.told_as(&link.user);
+            link.got = link.got.as_deref().map(|path| copies.told_as(path));
         }
         links
     }

@@ -13,12 +13,19 @@ use std::collections::BTreeMap;
 
 use self::copies::Copies;
 use self::links::Links;
-use crate::facts::{Consumer, ConsumerKind, LibrariesFacts, Reading};
+use crate::facts::{Consumer, ConsumerKind, LibrariesFacts, Link, PythonFacts, Reading};
 use crate::probe::loader::Loader;
-use crate::probe::resolve::{Environment, Resolver};
+use crate::probe::resolve::{self, Resolver};
 use crate::probe::search_path::Site;
 use crate::read::recipes;
 use crate::sysroot::Sysroot;
+
+/// What is known of the consumer's environment.
+pub(super) struct Environment<'a> {
+    pub(super) consumer: &'a Consumer,
+    pub(super) sites: &'a [Site],
+    pub(super) python: &'a PythonFacts,
+}
 
 /// The libraries of one consumer.
 pub(super) fn probe(
@@ -26,12 +33,11 @@ pub(super) fn probe(
     loader: &Loader<'_>,
     env: &BTreeMap<String, String>,
     working_folder: Option<&str>,
-    consumer: &Consumer,
-    sites: &[Site],
+    environment: &Environment<'_>,
 ) -> LibrariesFacts {
-    let copies = Copies::new(sysroot, loader, consumer, sites);
-    let entries = entries::find(sysroot, consumer, copies.brought());
-    let by_name = if consumer.kind == ConsumerKind::Machine {
+    let copies = Copies::new(sysroot, loader, environment);
+    let entries = entries::find(sysroot, environment, copies.brought());
+    let by_name = if environment.consumer.kind == ConsumerKind::Machine {
         copies.sonames_of_loader()
     } else {
         Vec::new()
@@ -41,7 +47,7 @@ pub(super) fn probe(
     }
     let resolver = Resolver::new(
         sysroot,
-        &Environment {
+        &resolve::Environment {
             library_path: env.get("LD_LIBRARY_PATH").cloned(),
             preload: env.get("LD_PRELOAD").cloned(),
             working_folder: working_folder.map(str::to_owned),
@@ -49,7 +55,7 @@ pub(super) fn probe(
     );
     let mut links = Links::new(sysroot, &resolver, loader.arch());
     for entry in &entries {
-        links.follow(entry, &entries);
+        links.follow(entry, &entries, &copies);
     }
     for soname in &by_name {
         links.follow_name(soname);
@@ -58,7 +64,7 @@ pub(super) fn probe(
     facts(copies, links)
 }
 
-fn facts(mut copies: Copies<'_>, links: Vec<crate::facts::Link>) -> LibrariesFacts {
+fn facts(mut copies: Copies<'_>, links: Vec<Link>) -> LibrariesFacts {
     for link in &links {
         copies.mark_used(link);
     }
