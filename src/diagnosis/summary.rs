@@ -13,8 +13,9 @@ pub(super) fn of_layer(ctx: &Ctx<'_>, layer: Layer) -> (bool, String) {
         Layer::Driver => driver(ctx),
         Layer::Container => container(ctx),
         Layer::Runtime => runtime(ctx),
+        Layer::Framework => crate::rules::framework_summary(ctx),
         Layer::Application => application(ctx),
-        Layer::Libraries | Layer::Framework | Layer::Toolchain => (false, String::new()),
+        Layer::Libraries | Layer::Toolchain => (false, String::new()),
     }
 }
 

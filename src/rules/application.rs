@@ -5,15 +5,26 @@ use super::{Ctx, Need, Outcome, Rule};
 use crate::facts::Layer;
 use crate::finding::{Finding, Fix, Severity};
 
-pub(super) static RULES: &[Rule] = &[Rule {
-    id: "cuda-visible-devices-hides-all",
-    layer: Layer::Application,
-    severity: Severity::Error,
-    need: Need::Detail,
-    follows_from: &[],
-    page: include_str!("pages/cuda-visible-devices-hides-all.md"),
-    check: cuda_visible_devices_hides_all,
-}];
+pub(super) static RULES: &[Rule] = &[
+    Rule {
+        id: "cuda-visible-devices-hides-all",
+        layer: Layer::Application,
+        severity: Severity::Error,
+        need: Need::Detail,
+        follows_from: &[],
+        page: include_str!("pages/cuda-visible-devices-hides-all.md"),
+        check: cuda_visible_devices_hides_all,
+    },
+    Rule {
+        id: "ptx-jit-variable",
+        layer: Layer::Application,
+        severity: Severity::Error,
+        need: Need::Detail,
+        follows_from: &[],
+        page: include_str!("pages/ptx-jit-variable.md"),
+        check: super::framework::ptx_jit_variable,
+    },
+];
 
 /// Why a value of `CUDA_VISIBLE_DEVICES` shows no GPU; `None` where it shows some, or that cannot be told.
 ///

@@ -6,6 +6,7 @@ mod application;
 mod container;
 mod driver;
 mod expected;
+mod framework;
 mod gpu_state;
 mod hardware;
 mod runtime;
@@ -15,6 +16,7 @@ mod system;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 pub use expected::{Expectation, gpu_expected};
+pub use framework::summary as framework_summary;
 pub use stack::nvml_code;
 
 use crate::facts::{Facts, Layer, Reading};
@@ -149,6 +151,7 @@ pub fn all() -> impl Iterator<Item = &'static Rule> {
         driver::RULES,
         container::RULES,
         runtime::RULES,
+        framework::RULES,
         application::RULES,
     ]
     .into_iter()
