@@ -240,8 +240,8 @@ pub(super) static RULES: &[Rule] = &[
     },
     Rule {
         id: "framework-ptx-too-new",
-        layer: Layer::Driver,
-        severity: Severity::Error,
+        layer: Driver,
+        severity: Error,
         need: Need::Detail,
         follows_from: &["driver-too-old"],
         page: include_str!("../pages/framework-ptx-too-new.md"),
@@ -453,8 +453,8 @@ pub(super) static RULES: &[Rule] = &[
     },
     Rule {
         id: "triton-libcuda-link-missing",
-        layer: Layer::Driver,
-        severity: Severity::Error,
+        layer: Driver,
+        severity: Error,
         need: Need::Detail,
         follows_from: &["libcuda-missing"],
         page: include_str!("../pages/triton-libcuda-link-missing.md"),
