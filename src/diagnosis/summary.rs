@@ -13,9 +13,10 @@ pub(super) fn of_layer(ctx: &Ctx<'_>, layer: Layer) -> (bool, String) {
         Layer::Driver => driver(ctx),
         Layer::Container => container(ctx),
         Layer::Runtime => runtime(ctx),
+        Layer::Framework => crate::rules::framework_summary(ctx),
         Layer::Application => application(ctx),
         Layer::Libraries => libraries(ctx),
-        Layer::Framework | Layer::Toolchain => (false, String::new()),
+        Layer::Toolchain => (false, String::new()),
     }
 }
 

@@ -6,6 +6,7 @@ mod application;
 mod container;
 mod driver;
 mod expected;
+mod framework;
 mod gpu_state;
 mod hardware;
 mod libraries;
@@ -16,6 +17,7 @@ mod system;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 pub use expected::{Expectation, gpu_expected};
+pub use framework::summary as framework_summary;
 pub use stack::nvml_code;
 
 use crate::facts::{Facts, Layer, Reading};
@@ -151,6 +153,7 @@ pub fn all() -> impl Iterator<Item = &'static Rule> {
         container::RULES,
         runtime::RULES,
         libraries::RULES,
+        framework::RULES,
         application::RULES,
     ]
     .into_iter()

@@ -235,7 +235,7 @@ impl<'a> Look<'a> {
                 return found.code = damaged(path, &words);
             }
         };
-        found.cuda_needs = self.cuda_needs(&elf.needed);
+        found.cuda_needs = self.cuda_needs(&elf, path);
         if known.on_torch {
             found.lacking = self.lacking(&file, path);
         }

@@ -35,15 +35,33 @@ const MAX_SYMBOLS: usize = 96;
 /// The most symbols that are told.
 const MAX_LACKING: usize = 8;
 
+/// The folders that a library names itself, `$ORIGIN` filled in.
+fn search_path<'a>(
+    rpath: Option<&'a str>,
+    runpath: Option<&'a str>,
+    path: &'a str,
+) -> impl Iterator<Item = String> + 'a {
+    let origin = parent(path);
+    let dirs = rpath.into_iter().chain(runpath).flat_map(|p| p.split(':'));
+    dirs.filter(|dir| !dir.is_empty())
+        .map(move |dir| dir.replace("${ORIGIN}", origin).replace("$ORIGIN", origin))
+}
+
 impl Look<'_> {
     /// The CUDA libraries among the needs, and where a copy of each lies.
-    pub(super) fn cuda_needs(&mut self, needed: &[String]) -> Vec<CudaNeed> {
+    pub(super) fn cuda_needs(&mut self, elf: &Elf, path: &str) -> Vec<CudaNeed> {
         let mut needs = Vec::new();
-        for soname in needed {
+        for soname in &elf.needed {
             let Some(stem) = BY_MAJOR.iter().find(|stem| soname.starts_with(**stem)) else {
                 continue;
             };
-            let found = self.find(soname);
+            let own = search_path(elf.rpath.as_deref(), elf.runpath.as_deref(), path)
+                .map(|dir| join(&dir, soname))
+                .find(|file| self.sysroot.exists(file));
+            let found = match own {
+                Some(file) => Reading::present(file, "the library's own search path"),
+                None => self.find(soname),
+            };
             let others = if found.is_absent() {
                 self.others(stem, soname)
             } else {
@@ -121,22 +139,19 @@ impl Look<'_> {
 
     /// CUDA libraries in the environment's folders that neither the library's search path nor the loader leads to.
     pub(super) fn out_of_reach(&mut self, elf: &Elf, path: &str) -> Reading<Vec<String>> {
-        let origin = parent(path);
-        let mut searched: Vec<String> = Vec::new();
         // Which of its two libraries opens them has changed over the releases: what one of them reaches counts.
-        let companion = join(origin, "libtensorflow_framework.so.2");
+        let companion = join(parent(path), "libtensorflow_framework.so.2");
         let companion = self.sysroot.file(&companion);
         let companion = companion.value().and_then(|file| loading(file));
-        let mut paths = vec![&elf.rpath, &elf.runpath];
-        if let Some(loading) = &companion {
-            paths.extend([&loading.rpath, &loading.runpath]);
-        }
-        for dir in paths.into_iter().flatten().flat_map(|path| path.split(':')) {
-            let dir = dir.replace("${ORIGIN}", origin).replace("$ORIGIN", origin);
-            if let Reading::Present { value, .. } = self.sysroot.real_path(&dir) {
-                searched.push(value);
-            }
-        }
+        let companion = companion.unwrap_or_default();
+        let searched: Vec<String> = [
+            (&elf.rpath, &elf.runpath),
+            (&companion.rpath, &companion.runpath),
+        ]
+        .into_iter()
+        .flat_map(|(rpath, runpath)| search_path(rpath.as_deref(), runpath.as_deref(), path))
+        .filter_map(|dir| self.sysroot.real_path(&dir).value().cloned())
+        .collect();
         let mut lost = Vec::new();
         for (dir, names) in self.folders().to_vec() {
             let real = self.sysroot.real_path(&dir);

@@ -239,6 +239,15 @@ pub(super) static RULES: &[Rule] = &[
         check: fabric::fabric_manager_version,
     },
     Rule {
+        id: "framework-ptx-too-new",
+        layer: Driver,
+        severity: Error,
+        need: Need::Detail,
+        follows_from: &["driver-too-old"],
+        page: include_str!("../pages/framework-ptx-too-new.md"),
+        check: crate::rules::framework::framework_ptx_too_new,
+    },
+    Rule {
         id: "gpu-dropped-by-branch",
         layer: Driver,
         severity: Error,
@@ -441,6 +450,15 @@ pub(super) static RULES: &[Rule] = &[
         follows_from: &["gpu-too-new-for-branch"],
         page: include_str!("../pages/proprietary-module-unsupported-gpu.md"),
         check: supported::proprietary_module_unsupported_gpu,
+    },
+    Rule {
+        id: "triton-libcuda-link-missing",
+        layer: Driver,
+        severity: Error,
+        need: Need::Detail,
+        follows_from: &["libcuda-missing"],
+        page: include_str!("../pages/triton-libcuda-link-missing.md"),
+        check: crate::rules::framework::triton_libcuda_link_missing,
     },
     Rule {
         id: "uvm-missing",

@@ -1,0 +1,263 @@
+//! Builds without CUDA where a GPU works, and builds for servers on a Jetson.
+
+use super::{Ctx, GpuHere, Outcome, finding, instead, shown, unread};
+use crate::facts::{Framework, Layer, Reading};
+use crate::finding::{Fix, Severity};
+use crate::matrix::Target;
+use crate::rules::expected::{Expectation, gpu_expected};
+use crate::rules::stack::in_words;
+use crate::version::Version;
+
+/// Frameworks of which a build for the CPU alone is told.
+const JUDGED: &[&str] = &["torch", "tensorflow", "jaxlib"];
+/// Parts that are of no use without a GPU.
+const GPU_ONLY: &[&str] = &[
+    "vllm",
+    "xformers",
+    "flash-attn",
+    "bitsandbytes",
+    "tensorrt-llm",
+    "cupy",
+    "numba-cuda",
+];
+
+/// Whether a framework says of itself that it has no GPU build at all: neither CUDA nor `ROCm`.
+fn is_for_cpu(ctx: &Ctx<'_>, framework: &Framework) -> bool {
+    match framework.name.as_str() {
+        // JAX has its CUDA part in distributions of their own; before those, jaxlib named it in its version.
+        "jaxlib" => {
+            let named = framework
+                .version
+                .value()
+                .is_some_and(|v| v.contains("+cuda"));
+            !named
+                && ctx.framework("jax-cuda-plugin").is_none()
+                && ctx.framework("jax-cuda-pjrt").is_none()
+        }
+        _ => {
+            framework.cuda.is_absent() && framework.hip.is_absent() && framework.library.is_absent()
+                || framework
+                    .distribution
+                    .value()
+                    .is_some_and(|name| name == "tensorflow-cpu")
+        }
+    }
+}
+
+/// What in this environment, or in how it is started, asks for a GPU; `None` where a build for the CPU may be meant.
+fn gpu_wanted(ctx: &Ctx<'_>) -> Option<(String, String)> {
+    if ctx.expect_gpu {
+        return Some(("asks for a GPU".to_owned(), "--expect-gpu".to_owned()));
+    }
+    let of_gpu = ctx
+        .frameworks()
+        .iter()
+        .find(|f| GPU_ONLY.contains(&f.name.as_str()));
+    if let Some(part) = of_gpu {
+        return Some((
+            format!("{}, which is of no use without a GPU", shown(part)),
+            part.site.clone(),
+        ));
+    }
+    let wheel = ctx.facts.python.distributions.items().iter().find(|d| {
+        d.name.starts_with("nvidia-") && !matches!(d.name.as_str(), "nvidia-ml-py" | "nvidia-smi")
+    });
+    if let Some(wheel) = wheel {
+        return Some((
+            format!("{} {} is installed", wheel.name, wheel.version),
+            wheel.metadata.clone(),
+        ));
+    }
+    if let Some(value) = ctx
+        .env("CUDA_VISIBLE_DEVICES")
+        .filter(|v| !v.trim().is_empty() && v.trim() != "-1")
+    {
+        return Some((
+            format!("CUDA_VISIBLE_DEVICES={value}"),
+            "environment".to_owned(),
+        ));
+    }
+    if ctx.in_container()
+        && let Expectation::Yes(why) = gpu_expected(ctx)
+    {
+        return Some(("a container that was given a GPU".to_owned(), why));
+    }
+    None
+}
+
+pub(super) fn framework_cpu_build(ctx: &Ctx<'_>) -> Outcome {
+    if let Some(unknown) = unread(ctx) {
+        return unknown;
+    }
+    // On a Jetson another rule says which build it takes; without a GPU that works there is nothing to miss.
+    if ctx.on_tegra() || !ctx.gpu_usable() {
+        return Outcome::Clean;
+    }
+    let gpus = ctx.gpus_here();
+    let others_use_cuda = ctx
+        .frameworks()
+        .iter()
+        .any(|f| JUDGED.contains(&f.name.as_str()) && !is_for_cpu(ctx, f) && f.cuda.is_present());
+    let wanted = gpu_wanted(ctx).filter(|_| !others_use_cuda);
+    let cpu: Vec<&Framework> = ctx
+        .frameworks()
+        .iter()
+        .filter(|f| JUDGED.contains(&f.name.as_str()) && is_for_cpu(ctx, f))
+        .collect();
+    // Beside a framework that uses the GPU one for the CPU is a choice.
+    if others_use_cuda {
+        return Outcome::Clean;
+    }
+    Outcome::found(cpu.into_iter().map(|framework| {
+        let mut names: Vec<String> = gpus.iter().map(|gpu| gpu.name.clone()).collect();
+        names.dedup();
+        let here = if names.is_empty() { "a GPU".to_owned() } else { in_words(&names) };
+        let severity = if wanted.is_some() { Severity::Error } else { Severity::Warning };
+        let title = format!("{} is a build without CUDA, and {here} works here", shown(framework));
+        let mut finding = finding("framework-cpu-build", framework, severity, title)
+            .detail("It computes on the processor whatever the driver can do: torch says `Torch not compiled with CUDA enabled`. The usual causes are an index of builds for the CPU in a requirements file or install script, and a resolver that replaced the build for CUDA.")
+            .reading("CUDA that it was built for", &framework.cuda);
+        if let Some((what, source)) = &wanted {
+            finding = finding.evidence("a GPU is wanted", what.clone(), source.clone());
+        }
+        for gpu in &gpus {
+            finding = finding.evidence(gpu.name.clone(), format!("compute capability {}.{}", gpu.capability.0, gpu.capability.1), gpu.source.clone());
+        }
+        match framework.name.as_str() {
+            "torch" => match instead::torch_build(ctx, framework, &gpus) {
+                Some(build) => {
+                    let source = build.release.source.clone();
+                    let fix = instead::torch_fix(ctx, framework, &build, "built for CUDA, with code for this GPU and this driver");
+                    finding.fix(fix).source(source)
+                }
+                None => finding.fix(Fix::at(Layer::Framework, "install a build of torch for CUDA: the matrix knows none for this GPU and this driver")),
+            },
+            "tensorflow" => {
+                let version = framework.version.value().map_or_else(String::new, |v| format!("=={v}"));
+                let what = format!("tensorflow[and-cuda]{version}");
+                let fix = Fix::at(Layer::Framework, "install TensorFlow's build for CUDA with its libraries");
+                finding.fix(instead::install(ctx, fix, framework, &[&what]))
+            }
+            _ => {
+                let what = jax_extra(ctx, framework);
+                let fix = Fix::at(Layer::Framework, format!("install JAX's plugin for CUDA: {what}"));
+                finding.fix(instead::install(ctx, fix, framework, &[&what]))
+            }
+        }
+    }))
+}
+
+/// `jax[cuda13]==0.8.0`: the newest plugin that this driver runs, at the version of the jaxlib that is here.
+fn jax_extra(ctx: &Ctx<'_>, jaxlib: &Framework) -> String {
+    let version = jaxlib.version.value().and_then(|v| Version::parse(v));
+    let level = ctx.driver_level().map(|(level, _)| level);
+    let runs_13 = level.is_some_and(|level| {
+        Version::parse("13.0").is_some_and(|cuda| ctx.matrix.runtime_accepts(&cuda, level))
+    });
+    let has_13 = version
+        .as_ref()
+        .is_some_and(|v| ctx.matrix.jax_plugin(v, 13).is_some());
+    let extra = if runs_13 && has_13 {
+        "cuda13"
+    } else {
+        "cuda12"
+    };
+    let pin = version.map_or_else(String::new, |v| format!("=={v}"));
+    format!("jax[{extra}]{pin}")
+}
+
+/// The Python that NVIDIA's wheels for a series of Jetson Linux are for: that of its Ubuntu.
+fn python_of_l4t(major: u32) -> Option<&'static str> {
+    match major {
+        32 => Some("3.6"),
+        34 | 35 => Some("3.8"),
+        36 => Some("3.10"),
+        _ => None,
+    }
+}
+
+/// torch for another kind of machine on a Jetson: a build without CUDA, or one for servers without code for its GPU.
+pub(super) fn framework_not_for_jetson(ctx: &Ctx<'_>) -> Outcome {
+    let Some(tegra) = ctx.facts.system.tegra.value() else {
+        return match &ctx.facts.system.tegra {
+            Reading::Unreadable { reason } => {
+                Outcome::unknown(format!("whether this is a Jetson: {reason}"))
+            }
+            _ => Outcome::Clean,
+        };
+    };
+    if let Some(unknown) = unread(ctx) {
+        return unknown;
+    }
+    let Some(torch) = ctx.framework("torch") else {
+        return Outcome::Clean;
+    };
+    let release = tegra.l4t.as_ref().and_then(|l4t| ctx.matrix.jetson(l4t));
+    let gpus = ctx.gpus_here();
+    let why = if is_for_cpu(ctx, torch) {
+        "is a build without CUDA".to_owned()
+    } else {
+        // From the release on that runs builds for servers, those are right.
+        if release.is_none_or(|row| row.sbsa) {
+            return Outcome::Clean;
+        }
+        let Some(code) = torch
+            .code
+            .value()
+            .filter(|code| code.complete && !code.elf.is_empty())
+        else {
+            return Outcome::Clean;
+        };
+        let own = |gpu: &GpuHere| {
+            let targets = code.elf.iter().filter_map(|target| Target::parse(target));
+            targets
+                .into_iter()
+                .any(|target| target.capability == gpu.capability)
+        };
+        if gpus.is_empty() || gpus.iter().any(own) || !code.ptx.is_empty() {
+            return Outcome::Clean;
+        }
+        let has = code.elf.join(" ");
+        format!("is a build for arm64 servers: it has code for {has}")
+    };
+    let place = match (&tegra.l4t, release) {
+        (Some(l4t), Some(row)) => format!("JetPack {} (L4T {l4t}, CUDA {})", row.jetpack, row.cuda),
+        (Some(l4t), None) => format!("this JetPack (L4T {l4t})"),
+        (None, _) => "this JetPack".to_owned(),
+    };
+    let board = if tegra.model.is_empty() {
+        "this Jetson"
+    } else {
+        tegra.model.as_str()
+    };
+    let mut finding = finding("framework-not-for-jetson", torch, Severity::Error, format!("{} {why}, not the one for {place} on {board}", shown(torch)))
+        .detail("A wheel for aarch64 from the general index is built for servers or for the processor alone; the GPU of a Jetson is reached by what NVIDIA builds for its JetPack. No driver is missing: it comes with JetPack.")
+        .reading("CUDA that it was built for", &torch.cuda)
+        .evidence("board", board, "/proc/device-tree/model");
+    if let Some(l4t) = &tegra.l4t {
+        finding = finding.evidence(
+            "Jetson Linux",
+            format!("L4T {l4t}"),
+            "/etc/nv_tegra_release",
+        );
+    }
+    if let Some(row) = release {
+        finding = finding.source(row.source.clone());
+    }
+    let python = tegra
+        .l4t
+        .as_ref()
+        .and_then(|l4t| python_of_l4t(l4t.major()));
+    let python = python.map_or_else(String::new, |python| format!(", for its Python {python}"));
+    let series = tegra
+        .l4t
+        .as_ref()
+        .map_or_else(String::new, |l4t| format!(" of L4T R{}", l4t.major_minor()));
+    Outcome::found([finding
+        .fix(
+            instead::command(ctx, Fix::at(Layer::Framework, format!("take this torch out, then install the wheel that NVIDIA builds for {place}{python}: \"PyTorch for Jetson\" lists it by JetPack release")), &["pip", "uninstall", "torch"])
+                .verify("python3 -c \"import torch; print(torch.version.cuda, torch.cuda.is_available())\""),
+        )
+        .fix(Fix::at(Layer::Framework, format!("or run it in an l4t-pytorch container{series}")).second("the environment here stays as it is"))
+        .source("Installing PyTorch for Jetson Platform, NVIDIA")])
+}

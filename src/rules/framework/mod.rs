@@ -1,0 +1,245 @@
+//! Rules whose fault lies in the framework layer: a build that has nothing for the GPU that is here, one without CUDA,
+//! parts that were built for one another's other versions. Which build to take instead is in `instead`.
+
+mod code;
+mod companions;
+mod cpu;
+mod extensions;
+mod instead;
+mod parts;
+
+pub(super) use code::{framework_ptx_too_new, ptx_jit_variable};
+pub(super) use parts::triton_libcuda_link_missing;
+
+use super::{Ctx, Need, Outcome, Rule};
+use crate::facts::{Framework, Layer, Reading};
+use crate::finding::{Finding, Severity};
+use crate::matrix::Capability;
+
+pub(super) static RULES: &[Rule] = &[
+    Rule {
+        id: "bitsandbytes-no-library",
+        layer: Layer::Framework,
+        severity: Severity::Error,
+        need: Need::Detail,
+        follows_from: &[],
+        page: include_str!("../pages/bitsandbytes-no-library.md"),
+        check: extensions::bitsandbytes_no_library,
+    },
+    Rule {
+        id: "framework-cpu-build",
+        layer: Layer::Framework,
+        severity: Severity::Error,
+        need: Need::Detail,
+        follows_from: &[],
+        page: include_str!("../pages/framework-cpu-build.md"),
+        check: cpu::framework_cpu_build,
+    },
+    Rule {
+        id: "framework-for-other-cuda",
+        layer: Layer::Framework,
+        severity: Severity::Error,
+        need: Need::Detail,
+        follows_from: &["torch-companion-mismatch"],
+        page: include_str!("../pages/framework-for-other-cuda.md"),
+        check: extensions::framework_for_other_cuda,
+    },
+    Rule {
+        id: "framework-lacks-gpu-code",
+        layer: Layer::Framework,
+        severity: Severity::Error,
+        need: Need::Detail,
+        follows_from: &["driver-too-old"],
+        page: include_str!("../pages/framework-lacks-gpu-code.md"),
+        check: code::framework_lacks_gpu_code,
+    },
+    Rule {
+        id: "framework-not-for-jetson",
+        layer: Layer::Framework,
+        severity: Severity::Error,
+        need: Need::Detail,
+        follows_from: &["driver-too-old"],
+        page: include_str!("../pages/framework-not-for-jetson.md"),
+        check: cpu::framework_not_for_jetson,
+    },
+    Rule {
+        id: "jax-plugin-mismatch",
+        layer: Layer::Framework,
+        severity: Severity::Error,
+        need: Need::Detail,
+        follows_from: &[],
+        page: include_str!("../pages/jax-plugin-mismatch.md"),
+        check: parts::jax_plugin_mismatch,
+    },
+    Rule {
+        id: "pynvml-shadows-nvml",
+        layer: Layer::Framework,
+        severity: Severity::Error,
+        need: Need::Detail,
+        follows_from: &[],
+        page: include_str!("../pages/pynvml-shadows-nvml.md"),
+        check: parts::pynvml_shadows_nvml,
+    },
+    Rule {
+        id: "tensorflow-libraries-out-of-reach",
+        layer: Layer::Framework,
+        severity: Severity::Error,
+        need: Need::Detail,
+        follows_from: &[],
+        page: include_str!("../pages/tensorflow-libraries-out-of-reach.md"),
+        check: parts::tensorflow_libraries_out_of_reach,
+    },
+    Rule {
+        id: "torch-companion-mismatch",
+        layer: Layer::Framework,
+        severity: Severity::Error,
+        need: Need::Detail,
+        follows_from: &[],
+        page: include_str!("../pages/torch-companion-mismatch.md"),
+        check: companions::torch_companion_mismatch,
+    },
+    Rule {
+        id: "torch-extension-symbols",
+        layer: Layer::Framework,
+        severity: Severity::Error,
+        need: Need::Detail,
+        follows_from: &["torch-companion-mismatch"],
+        page: include_str!("../pages/torch-extension-symbols.md"),
+        check: companions::torch_extension_symbols,
+    },
+];
+
+/// A GPU that is here.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct GpuHere {
+    /// `NVIDIA GeForce GTX 1050`.
+    name: String,
+    capability: Capability,
+    /// Where that was read.
+    source: String,
+}
+
+impl GpuHere {
+    /// `sm_61 (NVIDIA GeForce GTX 1050)`.
+    fn shown(&self) -> String {
+        format!("{} ({})", sm(self.capability), self.name)
+    }
+}
+
+/// A capability as machine code is called.
+fn sm((major, minor): Capability) -> String {
+    format!("sm_{major}{minor}")
+}
+
+impl Ctx<'_> {
+    /// The frameworks of the environment.
+    fn frameworks(&self) -> &[Framework] {
+        self.facts.framework.frameworks.items()
+    }
+
+    /// The one of this name that Python finds first.
+    fn framework(&self, name: &str) -> Option<&Framework> {
+        self.frameworks().iter().find(|f| f.name == name)
+    }
+
+    /// The GPUs that a program of the consumer meets, with their capability: what CUDA answers, else what NVML answers,
+    /// else what the PCI ids say, as far as the matrix knows them.
+    fn gpus_here(&self) -> Vec<GpuHere> {
+        let answers = [self.cuda_answers(), self.nvml_answers()];
+        for answers in answers.into_iter().flatten() {
+            let told: Vec<GpuHere> = answers
+                .devices
+                .iter()
+                .filter_map(|device| {
+                    Some(GpuHere {
+                        name: device.name.clone().unwrap_or_else(|| "the GPU".to_owned()),
+                        capability: device.capability?,
+                        source: answers.path.clone(),
+                    })
+                })
+                .collect();
+            if !told.is_empty() {
+                return told;
+            }
+        }
+        self.gpus()
+            .filter_map(|device| {
+                let gpu = self.gpu(device)?;
+                Some(GpuHere {
+                    name: self.gpu_name(device),
+                    capability: gpu.capability?,
+                    source: format!("PCI id {}, {}", device.id(), gpu.source),
+                })
+            })
+            .collect()
+    }
+
+    /// Whether a GPU is here that nothing below the frameworks stands in the way of, as far as that can be seen: CUDA
+    /// works, or it was not asked and the driver is loaded.
+    fn gpu_usable(&self) -> bool {
+        match self.cu_init() {
+            Some(_) => self.cuda_works(),
+            None => {
+                self.module_loaded() == Some(true)
+                    && self.real_libcuda().is_some()
+                    && self.gpus().next().is_some()
+            }
+        }
+    }
+}
+
+/// A framework with its version: `torch 2.8.0+cu128`.
+pub(super) fn shown(framework: &Framework) -> String {
+    match framework.version.value() {
+        Some(version) => format!("{} {version}", framework.name),
+        None => framework.name.clone(),
+    }
+}
+
+/// A finding about a framework: its version and its place as evidence.
+fn finding(id: &str, framework: &Framework, severity: Severity, title: String) -> Finding {
+    Finding::new(id, Layer::Framework, severity, title)
+        .component(framework.library.value().map_or_else(
+            || framework.name.clone(),
+            |path| crate::sysroot::file_name(path).to_owned(),
+        ))
+        .subject(format!("{} in {}", framework.name, framework.site))
+        .reading("version", &framework.version)
+}
+
+/// Why frameworks cannot be judged, where they cannot.
+fn unread(ctx: &Ctx<'_>) -> Option<Outcome> {
+    match &ctx.facts.framework.frameworks {
+        Reading::Unreadable { reason } => Some(Outcome::unknown(format!("frameworks: {reason}"))),
+        _ => None,
+    }
+}
+
+/// What the layer's line says: the frameworks, and whether their code is for the GPUs that are here.
+pub fn summary(ctx: &Ctx<'_>) -> (bool, String) {
+    let all = match &ctx.facts.framework.frameworks {
+        Reading::Unreadable { reason } => return (false, format!("not read: {reason}")),
+        other => other.items(),
+    };
+    const QUIET: &[&str] = &["jax-cuda-pjrt", "pynvml", "nvidia-ml-py"];
+    let mut named: Vec<String> = all
+        .iter()
+        .filter(|f| !QUIET.contains(&f.name.as_str()))
+        .map(shown)
+        .collect();
+    named.dedup();
+    if named.is_empty() {
+        return (false, "none in an environment that is examined".to_owned());
+    }
+    const TOLD: usize = 4;
+    let more = named.len().saturating_sub(TOLD);
+    named.truncate(TOLD);
+    let mut text = named.join(", ");
+    if more > 0 {
+        text = format!("{text} and {more} more");
+    }
+    match code::summary(ctx) {
+        Some(code) => (true, format!("{text}: {code}")),
+        None => (true, text),
+    }
+}
