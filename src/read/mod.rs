@@ -25,6 +25,7 @@ pub mod proc;
 pub mod pydist;
 pub mod recipes;
 pub mod record;
+pub mod requirement;
 mod symbols;
 #[cfg(test)]
 mod tests;
