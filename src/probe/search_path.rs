@@ -67,24 +67,25 @@ pub(super) fn sites(sysroot: &Sysroot, env: &BTreeMap<String, String>, prefix: &
 struct Sites<'a> {
     sysroot: &'a Sysroot,
     found: Vec<Site>,
-    /// The folders that are in it, by device and inode: `lib64` is a link to `lib` in many environments.
+    /// The folders that are in it, by device and inode: two paths may lead to the same.
     seen: Vec<(u64, u64)>,
 }
 
 impl Sites<'_> {
     /// The site-packages folders of a prefix: those of Python itself, and Debian's and Fedora's.
     fn add_prefix(&mut self, prefix: &str, versions: &[String]) {
+        // In a virtual environment lib64 is a link to lib, on Fedora a folder of its own that comes first.
+        let lib64 = self.sysroot.lstat(&join(prefix, "lib64"));
+        let own_lib64 = lib64.value().is_some_and(|stat| stat.kind == Kind::Folder);
         for version in versions {
-            for dir in [
-                format!("{prefix}/local/lib/{version}/dist-packages"),
-                format!("{prefix}/local/lib64/{version}/site-packages"),
-                format!("{prefix}/local/lib/{version}/site-packages"),
-                format!("{prefix}/lib64/{version}/site-packages"),
-                format!("{prefix}/lib/{version}/site-packages"),
-                format!("{prefix}/lib/{version}/dist-packages"),
-            ] {
-                self.add_with_pth(dir);
+            self.add_with_pth(format!("{prefix}/local/lib/{version}/dist-packages"));
+            if own_lib64 {
+                self.add_with_pth(format!("{prefix}/local/lib64/{version}/site-packages"));
+                self.add_with_pth(format!("{prefix}/local/lib/{version}/site-packages"));
+                self.add_with_pth(format!("{prefix}/lib64/{version}/site-packages"));
             }
+            self.add_with_pth(format!("{prefix}/lib/{version}/site-packages"));
+            self.add_with_pth(format!("{prefix}/lib/{version}/dist-packages"));
         }
         self.add_with_pth(format!("{prefix}/lib/python3/dist-packages"));
     }

@@ -9,12 +9,14 @@ mod expected;
 mod framework;
 mod gpu_state;
 mod hardware;
+mod installed;
 mod libraries;
 mod runtime;
 mod stack;
 mod system;
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::LazyLock;
 
 pub use expected::{Expectation, gpu_expected};
 pub use framework::summary as framework_summary;
@@ -146,18 +148,26 @@ pub struct Rule {
 
 /// All rules in walking order of their layers, sorted by id within each.
 pub fn all() -> impl Iterator<Item = &'static Rule> {
-    [
-        hardware::RULES,
-        system::RULES,
-        driver::RULES,
-        container::RULES,
-        runtime::RULES,
-        libraries::RULES,
-        framework::RULES,
-        application::RULES,
-    ]
-    .into_iter()
-    .flatten()
+    static ALL: LazyLock<Vec<&'static Rule>> = LazyLock::new(|| {
+        let mut all: Vec<&Rule> = [
+            hardware::RULES,
+            system::RULES,
+            driver::RULES,
+            container::RULES,
+            runtime::RULES,
+            libraries::RULES,
+            installed::RULES,
+            framework::RULES,
+            application::RULES,
+        ]
+        .into_iter()
+        .flatten()
+        .collect();
+        // Several files may have rules of one layer.
+        all.sort_by_key(|rule| (rule.layer, rule.id));
+        all
+    });
+    ALL.iter().copied()
 }
 
 /// The rule of an id.
