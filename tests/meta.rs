@@ -14,7 +14,6 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use gpudoctor::finding::Severity;
-use gpudoctor::inspect::pages;
 use gpudoctor::matrix::{Matrix, lint};
 use gpudoctor::rules::{self, Rule};
 use support::host;
@@ -285,8 +284,7 @@ fn no_id_is_renamed_or_used_again() {
         given.insert(id, state == "retired");
         last = id;
     }
-    let of_rules = rules::all().map(|rule| rule.id);
-    for id in of_rules.chain(pages::PAGES.iter().map(|page| page.id)) {
+    for id in rules::all().map(|rule| rule.id) {
         match given.get(id) {
             None => panic!("{id}: a new id: add `{id}` to tests/ids.txt"),
             Some(true) => panic!("{id}: a retired id must not be used again"),
@@ -295,7 +293,7 @@ fn no_id_is_renamed_or_used_again() {
     }
     for (id, _) in given.iter().filter(|(_, is_retired)| !**is_retired) {
         assert!(
-            rules::by_id(id).is_some() || pages::by_id(id).is_some(),
+            rules::by_id(id).is_some(),
             "{id} is gone: mark it `{id} retired` in tests/ids.txt"
         );
     }

@@ -5,7 +5,6 @@ use std::fmt::Write as _;
 use super::print;
 use crate::cli::ExplainArgs;
 use crate::error::Error;
-use crate::inspect::pages;
 use crate::report::escape;
 use crate::rules;
 
@@ -23,19 +22,9 @@ pub(super) fn run(args: &ExplainArgs) -> Result<u8, Error> {
         ))?;
         return Ok(0);
     }
-    if let Some(page) = pages::by_id(what.trim()) {
-        print(&format!(
-            "{}\n\nlayer at fault: {}    worst severity: {}\n",
-            page.text.trim_end(),
-            page.layer,
-            page.severity.id()
-        ))?;
-        return Ok(0);
-    }
     let mut text = format!("nothing is known about `{}`\n", escape::terminal(what));
     let close: Vec<&str> = rules::all()
         .map(|r| r.id)
-        .chain(pages::PAGES.iter().map(|page| page.id))
         .filter(|id| {
             what.split(['-', ' ', '_'])
                 .any(|word| word.len() > 3 && id.contains(&word.to_lowercase()))
@@ -53,11 +42,9 @@ pub(super) fn run(args: &ExplainArgs) -> Result<u8, Error> {
 /// One line an id: layer, severity, id, the page's first sentence.
 fn list() -> String {
     let mut text = String::new();
-    let rules = rules::all().map(|rule| (rule.layer, rule.severity, rule.id, rule.page));
-    let inspected = pages::PAGES
-        .iter()
-        .map(|page| (page.layer, page.severity, page.id, page.text));
-    let mut all: Vec<_> = rules.chain(inspected).collect();
+    let mut all: Vec<_> = rules::all()
+        .map(|rule| (rule.layer, rule.severity, rule.id, rule.page))
+        .collect();
     all.sort_by_key(|(layer, _, id, _)| (*layer, *id));
     for (layer, severity, id, page) in all {
         let title = page

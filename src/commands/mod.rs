@@ -29,7 +29,7 @@ use crate::facts::{Facts, Reading, User};
 use crate::probe::vendor::Launcher;
 use crate::probe::{self, Request};
 use crate::report::json;
-use crate::sysroot::{Sysroot, path_text, waiting_for};
+use crate::sysroot::{Kind, Sysroot, path_text, waiting_for};
 
 /// Runs a command; the exit code.
 ///

@@ -2,6 +2,7 @@
 
 use super::{LayerState, Status};
 use crate::facts::{Calls, Layer, Reading, VENDOR_AMD, VENDOR_INTEL};
+use crate::inspect::Linkage;
 use crate::rules::Ctx;
 use crate::version::Version;
 
@@ -364,10 +365,27 @@ fn libraries(ctx: &Ctx<'_>) -> (bool, String) {
 
 fn application(ctx: &Ctx<'_>) -> (bool, String) {
     let names = ["CUDA_VISIBLE_DEVICES", "LD_LIBRARY_PATH", "LD_PRELOAD"];
-    let set: Vec<String> = names
+    let named = &ctx.facts.application;
+    let program = named.program.value().map(|program| {
+        let how = match program.runtime.linkage {
+            Linkage::Dynamic => ", shared CUDA runtime",
+            Linkage::Static => ", CUDA runtime inside",
+            Linkage::Dlopen => ", opens a CUDA runtime",
+            Linkage::None => "",
+        };
+        format!("{}{how}", program.description)
+    });
+    let mapped = named.process.value().and_then(|process| {
+        let mapped = process.mapped.value()?;
+        Some(format!(
+            "libraries of the GPU stack that are mapped: {}",
+            mapped.len()
+        ))
+    });
+    let variables = names
         .iter()
-        .filter_map(|name| ctx.env(name).map(|value| format!("{name}={value}")))
-        .collect();
+        .filter_map(|name| ctx.env(name).map(|value| format!("{name}={value}")));
+    let set: Vec<String> = program.into_iter().chain(mapped).chain(variables).collect();
     match (&ctx.facts.environment, set.is_empty()) {
         (Reading::Unreadable { .. }, _) => (false, "environment not looked at".to_owned()),
         (_, true) => (false, "no variable hides or redirects GPUs".to_owned()),

@@ -6,7 +6,6 @@
 pub mod gather;
 mod judge;
 mod look;
-pub mod pages;
 mod target;
 
 use std::collections::{BTreeMap, BTreeSet};

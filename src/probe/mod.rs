@@ -185,6 +185,7 @@ pub fn take(request: &Request) -> Facts {
                 consumer: &facts.consumer,
                 sites: &sites,
                 python: &facts.python,
+                program: facts.application.program.value().map(|p| p.path.as_str()),
             },
         )
     });

@@ -36,6 +36,13 @@ pub(super) fn find(
     brought: &[LibraryFile],
 ) -> Vec<Entry> {
     let mut found = Vec::new();
+    if let Some(path) = environment.program {
+        found.push(Entry {
+            consumer: environment.consumer.what.clone(),
+            path: path.to_owned(),
+            ..Entry::default()
+        });
+    }
     for site in environment.sites {
         let all = Site {
             sysroot,

@@ -25,6 +25,8 @@ pub(super) struct Environment<'a> {
     pub(super) consumer: &'a Consumer,
     pub(super) sites: &'a [Site],
     pub(super) python: &'a PythonFacts,
+    /// The program that was named.
+    pub(super) program: Option<&'a str>,
 }
 
 /// The libraries of one consumer.

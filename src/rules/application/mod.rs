@@ -1,0 +1,64 @@
+//! Rules about the program or process that was named, and about the environment that it is started with. The fault may
+//! lie in any layer.
+
+mod process;
+mod program;
+mod visible;
+
+use super::{Need, Rule};
+use crate::facts::Layer;
+use crate::finding::Severity;
+
+macro_rules! rule {
+    ($id:literal, $layer:ident, $severity:ident, $check:expr) => {
+        Rule {
+            id: $id,
+            layer: Layer::$layer,
+            severity: Severity::$severity,
+            need: Need::Detail,
+            follows_from: &[],
+            page: include_str!(concat!("../pages/", $id, ".md")),
+            check: $check,
+        }
+    };
+    // One of what is found in the program that was named.
+    ($id:literal, $layer:ident, $severity:ident) => {
+        rule!($id, $layer, $severity, |ctx| program::has(ctx, $id))
+    };
+}
+
+pub(super) static RULES: &[Rule] = &[
+    rule!("glibc-too-old", System, Error),
+    rule!("device-code-packed-too-new", Driver, Warning),
+    rule!("ptx-too-new-for-driver", Driver, Error),
+    rule!("file-damaged", Libraries, Error),
+    rule!("library-not-found", Libraries, Error),
+    rule!("symbol-version-missing", Libraries, Error),
+    rule!(
+        "cuda-visible-devices-hides-all",
+        Application,
+        Error,
+        visible::cuda_visible_devices_hides_all
+    ),
+    rule!("device-code-compiled-at-start", Application, Note),
+    rule!("device-code-partial", Application, Note),
+    rule!("no-device-code-for-gpu", Application, Error),
+    rule!(
+        "process-library-replaced",
+        Application,
+        Warning,
+        process::library_replaced
+    ),
+    rule!(
+        "process-two-runtimes",
+        Application,
+        Note,
+        process::two_runtimes
+    ),
+    rule!(
+        "ptx-jit-variable",
+        Application,
+        Error,
+        super::framework::ptx_jit_variable
+    ),
+];
