@@ -9,6 +9,7 @@ mod gpus;
 mod hardware;
 mod runtime;
 mod system;
+mod toolchain;
 mod vendor;
 
 use std::collections::BTreeMap;
@@ -21,6 +22,7 @@ use schemars::JsonSchema;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Deserializer, Serialize};
 pub use system::*;
+pub use toolchain::*;
 pub use vendor::*;
 
 /// The schema of [`Facts`] as JSON. Fields are added, never renamed; a breaking change takes `/2`.
@@ -269,6 +271,8 @@ pub struct Facts {
     pub driver: DriverFacts,
     /// CUDA runtimes.
     pub runtime: RuntimeFacts,
+    /// Compilers of CUDA code, beside the stack.
+    pub toolchain: ToolchainFacts,
     /// The answers of vendor libraries and of `open()`.
     pub vendor: VendorFacts,
     /// What went wrong while looking, for the curious: no rule reads it.

@@ -32,7 +32,7 @@ pub use overlay::{Overlay, OverlayError, OverlayFile};
 pub use platforms::{BrandList, ImageRequirement, Jetson, JetsonBoard, JetsonUpgrade};
 pub use rows::{Capability, Confidence, Note};
 pub use targets::{BinaryRule, CompatBorder, Fit, Scope, Target};
-pub use toolchain::{Glibc, HostCompiler, PtxasTargets};
+pub use toolchain::{Glibc, HostCompiler, PtxasTargets, SharedMath};
 
 /// The bundled files: name and text. A table lies in one of them.
 const FILES: [(&str, &str); 5] = [
@@ -141,6 +141,8 @@ tables! {
     host_compilers: TOOLCHAIN, "host_compiler", HostCompiler;
     /// What NVIDIA's files need of glibc.
     glibc: TOOLCHAIN, "glibc", Glibc;
+    /// Functions that both the C library and a toolkit declare.
+    shared_math: TOOLCHAIN, "shared_math", SharedMath;
     /// What the compiler tables cannot say in columns.
     toolchain_notes: TOOLCHAIN, "note", Note;
     /// Jetson releases, oldest first.

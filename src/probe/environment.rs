@@ -5,8 +5,11 @@ use std::collections::BTreeMap;
 
 /// Variables whose value is kept.
 const KEPT: &[&str] = &[
+    "CC",
     "CONDA_DEFAULT_ENV",
     "CONDA_PREFIX",
+    "CUDACXX",
+    "CUDAHOSTCXX",
     "CUDA_DEVICE_ORDER",
     "CUDA_DISABLE_PTX_JIT",
     "CUDA_FORCE_PTX_JIT",
@@ -21,11 +24,15 @@ const KEPT: &[&str] = &[
     "HSA_OVERRIDE_GFX_VERSION",
     "LD_LIBRARY_PATH",
     "LD_PRELOAD",
+    "NVCC_APPEND_FLAGS",
+    "NVCC_CCBIN",
+    "NVCC_PREPEND_FLAGS",
     "NVIDIA_CTK_LIBCUDA_DIR",
     "NVIDIA_DISABLE_REQUIRE",
     "NVIDIA_DRIVER_CAPABILITIES",
     "NVIDIA_VISIBLE_DEVICES",
     "ROCR_VISIBLE_DEVICES",
+    "TORCH_CUDA_ARCH_LIST",
     "VIRTUAL_ENV",
     "ZE_AFFINITY_MASK",
     "container",

@@ -14,6 +14,7 @@ mod loader;
 pub mod resolve;
 mod runtime;
 mod system;
+mod toolchain;
 pub mod vendor;
 
 use std::collections::BTreeMap;
@@ -142,6 +143,14 @@ pub fn take(request: &Request) -> Facts {
     driver::probe(sysroot, &mut facts);
     facts.runtime.toolkits = guarded(&mut problems, "runtime.toolkits", || {
         runtime::toolkits(sysroot)
+    });
+    facts.toolchain = guarded(&mut problems, "toolchain", || {
+        toolchain::probe(
+            sysroot,
+            &env,
+            request.working_folder.as_deref(),
+            &facts.consumer,
+        )
     });
     facts.vendor = asked.finish();
     facts.problems = problems;

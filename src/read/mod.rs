@@ -27,6 +27,7 @@ pub mod recipes;
 mod symbols;
 #[cfg(test)]
 mod tests;
+pub mod toolchain;
 pub mod window;
 pub mod zip;
 

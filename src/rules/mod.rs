@@ -11,6 +11,7 @@ mod hardware;
 mod runtime;
 mod stack;
 mod system;
+mod toolchain;
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
@@ -150,6 +151,7 @@ pub fn all() -> impl Iterator<Item = &'static Rule> {
         container::RULES,
         runtime::RULES,
         application::RULES,
+        toolchain::RULES,
     ]
     .into_iter()
     .flatten()
