@@ -30,10 +30,6 @@ const NOT_FOUND_YET: &[(&str, &str)] = &[
         "libraries are not examined",
     ),
     (
-        "build-gcc-too-new-cuda-12-1",
-        "the toolchain is not examined",
-    ),
-    (
         "fw-jetson-generic-aarch64-wheel",
         "frameworks are not examined",
     ),

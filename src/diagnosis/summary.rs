@@ -17,7 +17,7 @@ pub(super) fn of_layer(ctx: &Ctx<'_>, layer: Layer) -> (bool, String) {
         Layer::Framework => crate::rules::framework_summary(ctx),
         Layer::Application => application(ctx),
         Layer::Libraries => libraries(ctx),
-        Layer::Toolchain => (false, String::new()),
+        Layer::Toolchain => toolchain(ctx),
     }
 }
 
@@ -391,6 +391,45 @@ fn application(ctx: &Ctx<'_>) -> (bool, String) {
         (_, true) => (false, "no variable hides or redirects GPUs".to_owned()),
         (_, false) => (true, set.join(", ")),
     }
+}
+
+/// What a build gets: each nvcc with its folder and the host compiler that it calls by itself.
+fn toolchain(ctx: &Ctx<'_>) -> (bool, String) {
+    let facts = &ctx.facts.toolchain;
+    let all = match &facts.nvcc {
+        Reading::Present { value, .. } => value,
+        Reading::Absent { .. } => return (false, "no nvcc".to_owned()),
+        Reading::Unreadable { reason } => return (false, format!("not read: {reason}")),
+    };
+    let in_use = ctx.nvccs_in_use();
+    let parts: Vec<String> = in_use
+        .iter()
+        .map(|(nvcc, _)| {
+            let version = nvcc
+                .version
+                .value()
+                .map_or_else(|| "of unknown version".to_owned(), Version::to_string);
+            let compiler = ctx.compiler_of(nvcc).map_or_else(
+                || "no host compiler".to_owned(),
+                |compiler| match compiler.version.value() {
+                    Some(version) => format!("{} {version}", compiler.family.id()),
+                    None => compiler.path.clone(),
+                },
+            );
+            format!("nvcc {version} ({}) with {compiler}", nvcc.toolkit)
+        })
+        .collect();
+    if parts.is_empty() {
+        let place = all.first().map_or("", |nvcc| nvcc.path.as_str());
+        return (
+            true,
+            format!(
+                "no nvcc that builds take by themselves; {} lies in {place}",
+                all.len()
+            ),
+        );
+    }
+    (true, parts.join(", "))
 }
 
 /// The one line of a machine without faults.

@@ -13,6 +13,7 @@ mod libraries;
 mod python;
 mod runtime;
 mod system;
+mod toolchain;
 mod vendor;
 
 use std::collections::BTreeMap;
@@ -29,6 +30,7 @@ use schemars::JsonSchema;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Deserializer, Serialize};
 pub use system::*;
+pub use toolchain::*;
 pub use vendor::*;
 
 /// The schema of [`Facts`] as JSON. Fields are added, never renamed; a breaking change takes `/2`.
@@ -285,6 +287,8 @@ pub struct Facts {
     pub libraries: LibrariesFacts,
     /// The program or process that was named.
     pub application: ApplicationFacts,
+    /// Compilers of CUDA code, beside the stack.
+    pub toolchain: ToolchainFacts,
     /// The answers of vendor libraries and of `open()`.
     pub vendor: VendorFacts,
     /// What went wrong while looking, for the curious: no rule reads it.

@@ -43,7 +43,7 @@ pub use overlay::{Overlay, OverlayError, OverlayFile};
 pub use platforms::{BrandList, ImageRequirement, Jetson, JetsonBoard, JetsonUpgrade};
 pub use rows::{Capability, Confidence, Note};
 pub use targets::{BinaryRule, CodeFit, CodeTargets, CompatBorder, Fit, Scope, Target};
-pub use toolchain::{Glibc, HostCompiler, PtxasTargets};
+pub use toolchain::{Glibc, HostCompiler, PtxasTargets, SharedMath};
 pub use torch::{Machine, TorchBuild, TorchWanted, cuda_of_torch_tag, torch_tag};
 
 /// The bundled files: name and text. A table lies in one of them.
@@ -163,6 +163,8 @@ tables! {
     host_compilers: TOOLCHAIN, "host_compiler", HostCompiler;
     /// What NVIDIA's files need of glibc.
     glibc: TOOLCHAIN, "glibc", Glibc;
+    /// Functions that both the C library and a toolkit declare.
+    shared_math: TOOLCHAIN, "shared_math", SharedMath;
     /// What the compiler tables cannot say in columns.
     toolchain_notes: TOOLCHAIN, "note", Note;
     /// Jetson releases, oldest first.

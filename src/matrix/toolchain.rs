@@ -39,6 +39,8 @@ pub struct HostCompiler {
     pub clang_max: u32,
     /// The lower bound for Clang in the header.
     pub clang_min: Version,
+    /// The first version of GCC, within what the header lets pass, whose C++ headers nvcc cannot parse.
+    pub gcc_headers_break: Option<Version>,
     /// What else is worth knowing.
     pub note: Option<String>,
     /// Who says so.
@@ -65,6 +67,23 @@ pub struct Glibc {
 }
 row!(Glibc, |row| row.component);
 
+/// A function that the C library declares from some version on, and toolkits before some version in another way.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct SharedMath {
+    /// `cospi`.
+    pub function: String,
+    /// The first glibc that declares it.
+    pub glibc: Version,
+    /// The oldest toolkit that is known to go with it.
+    pub toolkit: Version,
+    /// Who says so.
+    pub source: String,
+    /// How far to trust it.
+    pub confidence: Confidence,
+}
+row!(SharedMath, |row| row.function);
+
 impl Matrix {
     /// What ptxas of this toolkit builds for; `None` for toolkits that were not asked.
     pub fn ptxas_targets(&self, toolkit: &Version) -> Option<&PtxasTargets> {
@@ -72,6 +91,21 @@ impl Matrix {
         self.ptxas_target_rows()
             .iter()
             .find(|row| row.toolkit_from <= minor && minor <= row.toolkit_to)
+    }
+
+    /// The first toolkit whose nvcc takes a GCC of this major version.
+    pub fn first_toolkit_for_gcc(&self, major: u32) -> Option<&HostCompiler> {
+        self.host_compilers().iter().find(|row| {
+            let breaks = row.gcc_headers_break.as_ref();
+            row.gcc_max >= major && breaks.is_none_or(|version| version.major() != major)
+        })
+    }
+
+    /// The first toolkit whose nvcc takes a Clang of this major version.
+    pub fn first_toolkit_for_clang(&self, major: u32) -> Option<&HostCompiler> {
+        self.host_compilers()
+            .iter()
+            .find(|row| row.clang_max >= major)
     }
 
     /// The newest host compilers for this toolkit.

@@ -20,6 +20,7 @@ mod runtime;
 mod search_path;
 mod shared_files;
 mod system;
+mod toolchain;
 pub mod vendor;
 
 use std::collections::BTreeMap;
@@ -191,6 +192,14 @@ pub fn take(request: &Request) -> Facts {
     });
     facts.runtime.toolkits = guarded(&mut problems, "runtime.toolkits", || {
         runtime::toolkits(sysroot)
+    });
+    facts.toolchain = guarded(&mut problems, "toolchain", || {
+        toolchain::probe(
+            sysroot,
+            &env,
+            request.working_folder.as_deref(),
+            &facts.consumer,
+        )
     });
     facts.vendor = asked.finish();
     facts.framework = guarded(&mut problems, "framework", || {

@@ -30,6 +30,7 @@ pub mod requirement;
 mod symbols;
 #[cfg(test)]
 mod tests;
+pub mod toolchain;
 pub mod window;
 pub mod zip;
 

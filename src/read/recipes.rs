@@ -260,7 +260,7 @@ fn cudnn_part(file: &dyn ReadAt, name: &str, search: bool) -> Option<(Version, &
 }
 
 /// `Cuda compilation tools, release 13.5, V13.5.37`: 13.5.37. Another such text is a format and has no number.
-fn tools_version(file: &dyn ReadAt) -> Option<Version> {
+pub fn tools_version(file: &dyn ReadAt) -> Option<Version> {
     const SAYS: &[u8] = b"Cuda compilation tools, release ";
     let constants = constants_of(file);
     let mut from = constants.start;

@@ -14,6 +14,7 @@ mod libraries;
 mod runtime;
 mod stack;
 mod system;
+mod toolchain;
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::LazyLock;
@@ -159,6 +160,7 @@ pub fn all() -> impl Iterator<Item = &'static Rule> {
             installed::RULES,
             framework::RULES,
             application::RULES,
+            toolchain::RULES,
         ]
         .into_iter()
         .flatten()

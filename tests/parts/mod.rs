@@ -39,6 +39,12 @@ pub const RUNTIMES: [Wheel; 7] = [
     Wheel::new("nvidia-cuda-runtime", "13.5.37"),
 ];
 
+/// Headers of toolkits as wheels, 160 kB each: before and after `rsqrt` was declared as newer C libraries do.
+pub const HEADERS: [Wheel; 2] = [
+    Wheel::new("nvidia-cuda-crt", "13.0.48"),
+    Wheel::new("nvidia-cuda-crt", "13.5.37"),
+];
+
 impl Wheel {
     const fn new(name: &'static str, version: &'static str) -> Self {
         Self { name, version }
@@ -99,6 +105,8 @@ pub struct Parts {
     pub runtimes: Vec<(Wheel, PathBuf)>,
     /// In the order of [`BRANCHES`].
     pub drivers: Vec<Driver>,
+    /// In the order of [`HEADERS`], with the folders of their unpacked wheels.
+    pub headers: Vec<(Wheel, PathBuf)>,
 }
 
 /// The parts. Where they cannot be had, the reason is written down and the answer is `None`; where `CI` is set, the test
@@ -148,12 +156,17 @@ fn fetch() -> Result<Parts, String> {
     fs::create_dir_all(&store).map_err(io)?;
     let lock = File::create(store.join("lock")).map_err(io)?;
     lock.lock().map_err(io)?;
+    let unpacked = |wheel: Wheel| {
+        let place = store.join(format!("{}-{}", wheel.name, wheel.version));
+        complete(&place, |folder| pip::fetch(wheel, folder)).map(|()| (wheel, place))
+    };
     let runtimes = RUNTIMES
         .into_iter()
-        .map(|wheel| {
-            let place = store.join(format!("{}-{}", wheel.name, wheel.version));
-            complete(&place, |folder| pip::fetch(wheel, folder)).map(|()| (wheel, place))
-        })
+        .map(unpacked)
+        .collect::<Result<_, _>>()?;
+    let headers = HEADERS
+        .into_iter()
+        .map(unpacked)
         .collect::<Result<_, _>>()?;
     let apt = apt::Apt::new(&store.join("apt"));
     let drivers = BRANCHES
@@ -164,7 +177,11 @@ fn fetch() -> Result<Parts, String> {
             apt::driver(branch, &place)
         })
         .collect::<Result<_, _>>()?;
-    Ok(Parts { runtimes, drivers })
+    Ok(Parts {
+        runtimes,
+        drivers,
+        headers,
+    })
 }
 
 /// Fills a folder beside its place and moves it there when it is complete: what lies at the place is whole.

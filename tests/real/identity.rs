@@ -11,7 +11,7 @@ use gpudoctor::version::Version;
 use crate::{lab, parts};
 
 /// What the program sees without loading anything.
-fn snapshot(run: &mut Command) -> Facts {
+pub fn snapshot(run: &mut Command) -> Facts {
     let output = run.args(["snapshot", "--static"]).output().unwrap();
     serde_json::from_slice(&output.stdout).unwrap()
 }

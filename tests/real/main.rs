@@ -20,4 +20,5 @@ mod no_gpu;
 #[path = "../parts/mod.rs"]
 mod parts;
 mod stubs;
+mod toolchain;
 mod unchanged;

@@ -100,6 +100,9 @@ pub fn lay_out(host: &Host, root: &Path) -> Laid {
     let nodes = node_names(host);
     for file in &host.elf {
         elf_file(host, file, &nodes, &tree, &mut sonames);
+        if file.path.contains("/bin/") {
+            tree.set_mode(&file.path, 0o755);
+        }
     }
     let mut environment = python(host, &tree);
     for (path, text) in &host.files {

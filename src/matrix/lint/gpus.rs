@@ -206,6 +206,15 @@ fn compilers(report: &mut Report<'_>) {
         at.toolkit(&row.toolkit);
         let order = row.gcc_min.is_none_or(|min| min <= row.gcc_max);
         at.need(order, "the oldest GCC is newer than the newest");
+        let breaks = row.gcc_headers_break.as_ref();
+        at.need(
+            breaks.is_none_or(|version| version.major() == row.gcc_max),
+            "the GCC whose headers break is not the newest one that the header lets pass",
+        );
+    }
+    for row in report.matrix.shared_math() {
+        let mut at = report.at("shared_math", &row.function);
+        at.toolkit(&row.toolkit);
     }
     for row in report.matrix.glibc() {
         let order = row
