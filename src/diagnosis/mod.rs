@@ -87,9 +87,6 @@ pub struct Diagnosis {
     pub not_seen: Vec<String>,
 }
 
-/// Layers that no rule and no probe of this version looks at.
-pub const NOT_EXAMINED: &[Layer] = &[];
-
 /// What the caller wants of a diagnosis.
 #[derive(Clone, Debug, Default)]
 pub struct Options {
@@ -257,14 +254,6 @@ fn layer_state(
     unknown: &[(&Rule, Vec<String>)],
     unexplained: &[(&Rule, String)],
 ) -> LayerState {
-    if NOT_EXAMINED.contains(&layer) {
-        return LayerState {
-            layer,
-            status: Status::Unknown,
-            summary: "not examined".to_owned(),
-            reason: Some("this version does not look at this layer".to_owned()),
-        };
-    }
     let (present, summary) = summary::of_layer(ctx, layer);
     // What follows from a fault of another layer is no fault of this one.
     let worst = findings
@@ -311,7 +300,7 @@ fn verdict(
         .collect();
     let unknown = layers
         .iter()
-        .find(|l| l.status == Status::Unknown && !NOT_EXAMINED.contains(&l.layer));
+        .find(|l| l.status == Status::Unknown);
     let keys = roots.iter().map(|f| f.key.clone()).collect();
     // Ordered worst first and lowest layer first among equals: the first root is the one.
     match (roots.first(), unknown) {

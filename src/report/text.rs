@@ -8,7 +8,7 @@ use owo_colors::{OwoColorize as _, Style};
 
 use super::Report;
 use super::escape::terminal;
-use crate::diagnosis::{LayerState, NOT_EXAMINED, Status};
+use crate::diagnosis::{LayerState, Status};
 use crate::facts::Calls;
 use crate::finding::{Evidence, Finding, Fix, Severity};
 use crate::matrix::Matrix;
@@ -216,21 +216,8 @@ impl Writer {
 
     fn stack(&mut self, report: &Report<'_>) {
         self.blank();
-        let (examined, not_examined): (Vec<_>, Vec<_>) = report
-            .diagnosis
-            .layers
-            .iter()
-            .partition(|state| !NOT_EXAMINED.contains(&state.layer));
-        for state in examined {
+        for state in &report.diagnosis.layers {
             self.layer(report, state);
-        }
-        if !not_examined.is_empty() {
-            let names: Vec<&str> = not_examined.iter().map(|s| s.layer.id()).collect();
-            self.paragraph(
-                "  not examined by this version: ",
-                "    ",
-                &names.join(", "),
-            );
         }
         let limit = match report.facts.scope.calls {
             Calls::Forbidden => {
