@@ -39,15 +39,6 @@ const NOT_FOUND_YET: &[(&str, &str)] = &[
     ),
     ("fw-torch-cu121-on-rtx5090", "frameworks are not examined"),
     ("fw-torch-cu128-on-gtx1050", "frameworks are not examined"),
-    ("libs-nvjitlink-pip-too-old", "libraries are not examined"),
-    (
-        "libs-nvjitlink-shadowed-cuda-12-1",
-        "libraries are not examined",
-    ),
-    (
-        "runtime-nvrtc-builtins-mixed",
-        "of the runtimes only libcudart is examined",
-    ),
 ];
 
 fn is_found_yet(host: &Host) -> bool {

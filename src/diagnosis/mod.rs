@@ -88,7 +88,7 @@ pub struct Diagnosis {
 }
 
 /// Layers that no rule and no probe of this version looks at.
-pub const NOT_EXAMINED: &[Layer] = &[Layer::Libraries, Layer::Framework, Layer::Toolchain];
+pub const NOT_EXAMINED: &[Layer] = &[Layer::Framework, Layer::Toolchain];
 
 /// What the caller wants of a diagnosis.
 #[derive(Clone, Debug, Default)]

@@ -14,7 +14,8 @@ pub(super) fn of_layer(ctx: &Ctx<'_>, layer: Layer) -> (bool, String) {
         Layer::Container => container(ctx),
         Layer::Runtime => runtime(ctx),
         Layer::Application => application(ctx),
-        Layer::Libraries | Layer::Framework | Layer::Toolchain => (false, String::new()),
+        Layer::Libraries => libraries(ctx),
+        Layer::Framework | Layer::Toolchain => (false, String::new()),
     }
 }
 
@@ -279,7 +280,12 @@ fn runtime(ctx: &Ctx<'_>) -> (bool, String) {
     let texts = runtimes(ctx);
     let consumer = &ctx.facts.consumer;
     if !texts.is_empty() {
-        return (true, format!("{} ({})", texts.join(", "), consumer.what));
+        let mut parts = vec![format!("{} ({})", texts.join(", "), consumer.what)];
+        parts.extend(in_use(
+            ctx,
+            &[("libnvrtc", "NVRTC"), ("libnvJitLink", "nvJitLink")],
+        ));
+        return (true, parts.join(", "));
     }
     let all = ctx.facts.runtime.cudart.items();
     match all.first() {
@@ -296,6 +302,62 @@ fn runtime(ctx: &Ctx<'_>) -> (bool, String) {
             false,
             "no shared libcudart; programs may carry their own".to_owned(),
         ),
+    }
+}
+
+/// The libraries of these names that something of the consumer gets, with their versions: `cuDNN 9.10.2.21`.
+fn in_use(ctx: &Ctx<'_>, names: &[(&str, &str)]) -> Vec<String> {
+    let mut texts: Vec<String> = Vec::new();
+    for (file, name) in names {
+        let copies = ctx.facts.libraries.in_use();
+        for copy in copies.filter(|copy| copy.name == *file && copy.kind.is_usable()) {
+            let text = copy
+                .version
+                .value()
+                .map_or_else(|| (*name).to_owned(), |version| format!("{name} {version}"));
+            if !texts.contains(&text) {
+                texts.push(text);
+            }
+        }
+    }
+    texts
+}
+
+fn libraries(ctx: &Ctx<'_>) -> (bool, String) {
+    const NAMES: &[(&str, &str)] = &[
+        ("libcublas", "cuBLAS"),
+        ("libcudnn", "cuDNN"),
+        ("libnccl", "NCCL"),
+        ("libcufft", "cuFFT"),
+        ("libcusparse", "cuSPARSE"),
+        ("libcusolver", "cuSOLVER"),
+        ("libcurand", "cuRAND"),
+        ("libcusparseLt", "cuSPARSELt"),
+        ("libnvinfer", "TensorRT"),
+    ];
+    let texts = in_use(ctx, NAMES);
+    if !texts.is_empty() {
+        return (true, texts.join(", "));
+    }
+    let what = &ctx.facts.consumer.what;
+    match &ctx.facts.libraries.copies {
+        Reading::Unreadable { reason } => (false, format!("not read: {reason}")),
+        copies => {
+            let other = |copy: &&crate::facts::LibraryFile| {
+                NAMES.iter().any(|(file, _)| copy.name == *file)
+            };
+            match copies.items().iter().filter(other).count() {
+                0 => (false, format!("none that {what} reaches")),
+                1 => (
+                    true,
+                    format!("one copy, and nothing known of {what} gets it"),
+                ),
+                count => (
+                    true,
+                    format!("{count} copies, and nothing known of {what} gets them"),
+                ),
+            }
+        }
     }
 }
 

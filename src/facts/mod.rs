@@ -7,6 +7,7 @@
 mod driver;
 mod gpus;
 mod hardware;
+mod libraries;
 mod python;
 mod runtime;
 mod system;
@@ -17,6 +18,7 @@ use std::collections::BTreeMap;
 pub use driver::*;
 pub use gpus::*;
 pub use hardware::*;
+pub use libraries::*;
 pub use python::*;
 pub use runtime::*;
 use schemars::JsonSchema;
@@ -271,6 +273,8 @@ pub struct Facts {
     pub driver: DriverFacts,
     /// CUDA runtimes.
     pub runtime: RuntimeFacts,
+    /// Libraries of the CUDA stack, NVRTC and nvJitLink among them.
+    pub libraries: LibrariesFacts,
     /// What is installed in the consumer's environment.
     pub python: PythonFacts,
     /// The answers of vendor libraries and of `open()`.

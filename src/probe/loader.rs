@@ -20,6 +20,9 @@ const CACHE_CAP: usize = 16 << 20;
 /// listing it is most of what a bare host costs: so it is listed once, and these names are kept.
 const PREFIXES: [&str; 3] = ["libcuda.so", "libcudart", "libnvidia-ml.so"];
 
+/// What the names of the stack's libraries begin with.
+const STACK: [&str; 4] = ["libcu", "libnv", "libnccl.", "libnpp"];
+
 /// The search of one consumer.
 #[derive(Debug)]
 pub(super) struct Loader<'a> {
@@ -99,6 +102,34 @@ impl<'a> Loader<'a> {
             listed: RefCell::default(),
             places: OnceCell::new(),
         }
+    }
+
+    /// `x86_64` or `aarch64`: the machine's.
+    pub(super) fn arch(&self) -> &str {
+        &self.arch
+    }
+
+    /// The files of the stack in the folders of `LD_LIBRARY_PATH` and in the cache whose name is wanted.
+    pub(super) fn libraries(&self, wanted: impl Fn(&str) -> bool) -> Vec<Found> {
+        let mut found = Vec::new();
+        for dir in &self.library_path {
+            let names = self.sysroot.list(dir, &wanted);
+            found.extend(names.items().iter().map(|name| Found {
+                path: join(dir, name),
+                by: ReachedBy::LdLibraryPath(dir.clone()),
+            }));
+        }
+        let cached = self.of_cache(|bytes| ldcache::parse_prefixed(bytes, &STACK));
+        found.extend(
+            cached
+                .into_iter()
+                .filter(|path| wanted(file_name(path)))
+                .map(|path| Found {
+                    path,
+                    by: ReachedBy::LdCache,
+                }),
+        );
+        found
     }
 
     /// The folders that the loader searches when all else fails.

@@ -11,6 +11,7 @@ mod driver;
 mod environment;
 pub mod gpus;
 mod hardware;
+mod libraries;
 mod loader;
 pub mod resolve;
 mod runtime;
@@ -151,6 +152,19 @@ pub fn take(request: &Request) -> Facts {
         system::probe(sysroot, request, &facts.driver)
     });
     driver::probe(sysroot, &mut facts);
+    facts.libraries = guarded(&mut problems, "libraries", || {
+        libraries::probe(
+            sysroot,
+            &loader,
+            &env,
+            request.working_folder.as_deref(),
+            &libraries::Environment {
+                consumer: &facts.consumer,
+                sites: &sites,
+                python: &facts.python,
+            },
+        )
+    });
     facts.runtime.toolkits = guarded(&mut problems, "runtime.toolkits", || {
         runtime::toolkits(sysroot)
     });

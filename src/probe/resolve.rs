@@ -14,6 +14,7 @@ use crate::facts::Reading;
 use crate::read::elf::{self, Shape};
 use crate::read::ldcache::{self, CacheEntry};
 use crate::read::needs::{self, Loading};
+use crate::read::pages::Pages;
 use crate::sysroot::{Sysroot, file_name, join, parent};
 use crate::version::Version;
 
@@ -115,6 +116,7 @@ pub struct Closure {
     pub objects: Vec<Object>,
     /// All needs, in the loader's order.
     pub needs: Vec<Need>,
+    arch: String,
 }
 
 impl<'a> Resolver<'a> {
@@ -198,8 +200,7 @@ impl<'a> Resolver<'a> {
         let real = self.real(path);
         let mut names = vec![path.to_owned()];
         names.extend(loading.soname.clone());
-        let mut closure = Closure::default();
-        closure.objects.push(Object {
+        let program = Object {
             path: real,
             names,
             by: "the file itself".to_owned(),
@@ -209,9 +210,34 @@ impl<'a> Resolver<'a> {
             loader: None,
             identity,
             needed: loading.needed,
-        });
+        };
+        Some(self.started(program, &elf.arch))
+    }
+
+    /// A process whose program is not known, or brings nothing that matters: it searches where every program does.
+    pub fn any_program(&self, arch: &str) -> Closure {
+        let program = Object {
+            path: String::new(),
+            names: Vec::new(),
+            by: "a program".to_owned(),
+            rpath: None,
+            runpath: None,
+            no_default_folders: false,
+            loader: None,
+            identity: (0, 0),
+            needed: Vec::new(),
+        };
+        self.started(program, arch)
+    }
+
+    fn started(&self, program: Object, arch: &str) -> Closure {
+        let mut closure = Closure {
+            objects: vec![program],
+            needs: Vec::new(),
+            arch: arch.to_owned(),
+        };
         for name in &self.preload {
-            let need = self.load(&mut closure.objects, 0, name, &elf.arch);
+            let need = self.load(&mut closure.objects, 0, name, arch);
             if let (Some(index), _) = need
                 && let Some(object) = closure.objects.get_mut(index)
                 && object.loader == Some(0)
@@ -219,10 +245,31 @@ impl<'a> Resolver<'a> {
                 "LD_PRELOAD".clone_into(&mut object.by);
             }
         }
-        let mut next = 0;
+        self.follow(&mut closure, 0);
+        closure
+    }
+
+    /// What an object of a process gets when it opens a library by name or path (`dlopen`): the index of it, with all
+    /// that it needs loaded behind it.
+    pub fn open(&self, closure: &mut Closure, by: usize, name: &str) -> Option<usize> {
+        let before = closure.objects.len();
+        let arch = closure.arch.clone();
+        let (found, how) = self.load(&mut closure.objects, by, name, &arch);
+        closure.needs.push(Need {
+            object: by,
+            soname: name.to_owned(),
+            found,
+            by: how,
+        });
+        self.follow(closure, before);
+        found
+    }
+
+    /// Loads what the objects from this one on need, and what those need.
+    fn follow(&self, closure: &mut Closure, mut next: usize) {
         while let Some(object) = closure.objects.get(next) {
             for soname in object.needed.clone() {
-                let (found, by) = self.load(&mut closure.objects, next, &soname, &elf.arch);
+                let (found, by) = self.load(&mut closure.objects, next, &soname, &closure.arch);
                 closure.needs.push(Need {
                     object: next,
                     soname,
@@ -232,7 +279,6 @@ impl<'a> Resolver<'a> {
             }
             next += 1;
         }
-        Some(closure)
     }
 
     fn real(&self, path: &str) -> String {
@@ -426,11 +472,15 @@ impl<'a> Resolver<'a> {
         if !text.contains('$') {
             return text.to_owned();
         }
-        let multiarch = format!("/lib/{arch}-linux-gnu");
-        let lib = if self.sysroot.exists(&multiarch) {
-            format!("lib/{arch}-linux-gnu")
+        let lib = if text.contains("LIB") {
+            let multiarch = format!("/lib/{arch}-linux-gnu");
+            if self.sysroot.exists(&multiarch) {
+                format!("lib/{arch}-linux-gnu")
+            } else {
+                "lib64".to_owned()
+            }
         } else {
-            "lib64".to_owned()
+            String::new()
         };
         let origin = parent(&object.path).to_owned();
         let platform = if arch == "x86_64" { platform() } else { arch };
@@ -504,7 +554,7 @@ impl<'a> Resolver<'a> {
 
     fn read_candidate(&self, path: &str, arch: &str) -> Candidate {
         let file = match self.sysroot.file(path) {
-            Reading::Present { value, .. } => value,
+            Reading::Present { value, .. } => Pages::new(value),
             Reading::Absent { .. } | Reading::Unreadable { .. } => return Candidate::Nothing,
         };
         match elf::identify(&file) {

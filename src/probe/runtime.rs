@@ -61,7 +61,11 @@ pub(super) fn copies(
 
 /// Folders of an environment that hold CUDA runtimes: those of NVIDIA's wheels, torch's own, what auditwheel copied,
 /// conda's lib.
-fn environment_folders(sysroot: &Sysroot, consumer: &Consumer, sites: &[Site]) -> Vec<String> {
+pub(super) fn environment_folders(
+    sysroot: &Sysroot,
+    consumer: &Consumer,
+    sites: &[Site],
+) -> Vec<String> {
     let mut dirs = Vec::new();
     for site in sites {
         if site.has_nvidia {

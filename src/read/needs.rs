@@ -220,6 +220,15 @@ pub fn highest_need(needs: &[VersionNeed], prefix: &str) -> Option<Version> {
 
 /// The symbols that a file uses and does not define, with their version nodes.
 pub fn undefined_symbols(file: &dyn ReadAt) -> Vec<Undefined> {
+    undefined_symbols_of(file, |_| true)
+}
+
+/// The same, of the libraries alone that are wanted: by the name of the library that has to define a symbol, `None`
+/// where it has no version node and any library may. The names of the others are not read.
+pub fn undefined_symbols_of(
+    file: &dyn ReadAt,
+    wanted: impl Fn(Option<&str>) -> bool,
+) -> Vec<Undefined> {
     let Ok(headers) = Headers::read(file) else {
         return Vec::new();
     };
@@ -259,19 +268,22 @@ pub fn undefined_symbols(file: &dyn ReadAt) -> Vec<Undefined> {
         ) else {
             continue;
         };
+        let node = versions
+            .as_deref()
+            .and_then(|table| endian.u16(table, index.checked_mul(2)?))
+            .and_then(|index| nodes.get(&(index & 0x7fff)));
+        if !wanted(node.map(|(_, library)| library.as_str())) {
+            continue;
+        }
         let Some(name) = dynamic
             .name(file, name.into())
             .filter(|name| !name.is_empty())
         else {
             continue;
         };
-        let node = versions
-            .as_deref()
-            .and_then(|table| endian.u16(table, index.checked_mul(2)?))
-            .and_then(|index| nodes.get(&(index & 0x7fff)).cloned());
         found.push(Undefined {
             name,
-            node,
+            node: node.cloned(),
             weak: info >> 4 == WEAK,
         });
     }

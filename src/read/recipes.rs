@@ -5,7 +5,10 @@
 //! code are read, none is run. Others keep it in a variable or a text. What a distribution's metadata says is another
 //! source, and not asked here.
 
-use super::elf::{Elf, libcuda_driver_version, libnvidia_ml_version, section, symbol_content};
+use super::elf::{
+    Elf, dynamic_symbols_defined, libcuda_driver_version, libnvidia_ml_version, section,
+    symbol_content,
+};
 use super::linkage::is_library;
 use super::window::{ReadAt, bytes_up_to, find};
 use super::{Endian, cudart};
@@ -99,7 +102,11 @@ pub fn companions(name: &str) -> &'static [&'static str] {
 
 /// Which library of the stack a file is, by its soname, else by its name; `None` for all others.
 pub fn name_of(elf: &Elf, file_name: &str) -> Option<String> {
-    let name = elf.soname.as_deref().unwrap_or(file_name);
+    known_name(elf.soname.as_deref().unwrap_or(file_name))
+}
+
+/// Which library of the stack a soname or a file name stands for: `libcublasLt.so.12` is `libcublasLt`.
+pub fn known_name(name: &str) -> Option<String> {
     let known = || {
         FUNCTIONS
             .iter()
@@ -119,9 +126,28 @@ pub fn name_of(elf: &Elf, file_name: &str) -> Option<String> {
 /// Which library of the stack a file is, and its version as far as the file tells.
 pub fn identify(file: &dyn ReadAt, elf: &Elf, file_name: &str) -> Option<Identity> {
     let name = name_of(elf, file_name)?;
-    let major = elf
-        .soname
-        .as_deref()
+    identify_as(file, elf.soname.as_deref(), file_name, name, true)
+}
+
+/// The same from a few small reads, without a search for texts: those of NCCL and nvJitLink lie up to 90 MB into the
+/// file. What only a text tells is not known then.
+pub fn identify_quickly(
+    file: &dyn ReadAt,
+    soname: Option<&str>,
+    file_name: &str,
+) -> Option<Identity> {
+    let name = known_name(soname.unwrap_or(file_name))?;
+    identify_as(file, soname, file_name, name, false)
+}
+
+fn identify_as(
+    file: &dyn ReadAt,
+    soname: Option<&str>,
+    file_name: &str,
+    name: String,
+    search: bool,
+) -> Option<Identity> {
+    let major = soname
         .and_then(|s| Version::parse(s.split_once(".so.")?.1))
         .map(|v| v.major());
     let mut cuda = None;
@@ -139,10 +165,15 @@ pub fn identify(file: &dyn ReadAt, elf: &Elf, file_name: &str) -> Option<Identit
             .or_else(|| told(libcuda_driver_version(file), "text in the file")),
         "libnvidia-ml" => told(full_name(file_name, 2), "file name")
             .or_else(|| told(libnvidia_ml_version(file), "text in the file")),
-        "libnvrtc" | "libnvJitLink" => told(tools_version(file), "text in the file"),
+        "libnvrtc" | "libnvJitLink" if search => told(tools_version(file), "text in the file"),
+        "libnvrtc" => told(nvrtc_version(file), "nvrtcVersion"),
+        "libnvJitLink" => told(
+            nvjitlink_version(file, major?),
+            "versions in its symbols' names",
+        ),
         "libnvrtc-builtins" => told(full_name(file_name, 2), "file name"),
-        "libnvshmem_host" => told(after(file, b"NVSHMEM v"), "text in the file"),
-        "libnccl" => {
+        "libnvshmem_host" if search => told(after(file, b"NVSHMEM v"), "text in the file"),
+        "libnccl" if search => {
             let text = text_after(file, b"NCCL version ");
             cuda = text
                 .as_deref()
@@ -175,7 +206,7 @@ pub fn identify(file: &dyn ReadAt, elf: &Elf, file_name: &str) -> Option<Identit
         told(version, function)
     });
     let version = version.or_else(|| {
-        let (version, by) = cudnn_part(file, &name)?;
+        let (version, by) = cudnn_part(file, &name, search)?;
         told(Some(version), by)
     });
     if cuda.is_none() && name.starts_with("libcudnn") {
@@ -203,7 +234,7 @@ fn full_name(file_name: &str, parts: usize) -> Option<Version> {
 
 /// A part of cuDNN: (1) its variable of four bytes, `cudnn_graph_version` = major, minor, patch; (2) the text of a check
 /// of it, `cudnn_version != (9 * 10000 + 28 * 100 + 0)`.
-fn cudnn_part(file: &dyn ReadAt, name: &str) -> Option<(Version, &'static str)> {
+fn cudnn_part(file: &dyn ReadAt, name: &str, search: bool) -> Option<(Version, &'static str)> {
     let part = name.strip_prefix("libcudnn_")?;
     let variables = [
         format!("cudnn_{part}_version"),
@@ -217,7 +248,7 @@ fn cudnn_part(file: &dyn ReadAt, name: &str) -> Option<(Version, &'static str)> 
     if let Some(version) = variable {
         return Some((version, "version variable"));
     }
-    let text = text_after(file, b"cudnn_version != (")?;
+    let text = search.then(|| text_after(file, b"cudnn_version != ("))??;
     let numbers: Vec<u32> = text
         .split(|c: char| !c.is_ascii_digit())
         .filter_map(|number| number.parse().ok())
@@ -246,6 +277,33 @@ fn tools_version(file: &dyn ReadAt) -> Option<Version> {
         }
     }
     None
+}
+
+/// `nvrtcVersion(int *major, int *minor)` stores two constants: `mov dword ptr [rdi], 12`, `mov dword ptr [rsi], 9`.
+fn nvrtc_version(file: &dyn ReadAt) -> Option<Version> {
+    let code = symbol_content(file, "nvrtcVersion", 64)?;
+    let stored = |register: u8| {
+        let at = code
+            .windows(2)
+            .position(|pair| pair == [0xc7, register])?
+            .checked_add(2)?;
+        Endian::Little.u32(&code, at).filter(|n| *n < 100)
+    };
+    Version::parse(&format!("{}.{}", stored(0x07)?, stored(0x06)?))
+}
+
+/// nvJitLink has every function once for each minor version of its CUDA: the highest is its own.
+fn nvjitlink_version(file: &dyn ReadAt, major: u32) -> Option<Version> {
+    const HIGHEST_MINOR: u32 = 15;
+    let minors: Vec<u32> = (0..=HIGHEST_MINOR).rev().collect();
+    let names: Vec<String> = minors
+        .iter()
+        .map(|minor| format!("__nvJitLinkCreate_{major}_{minor}"))
+        .collect();
+    let wanted: Vec<&str> = names.iter().map(String::as_str).collect();
+    let defined = dynamic_symbols_defined(file, &wanted);
+    let minor = minors.iter().zip(defined).find(|(_, defined)| *defined)?.0;
+    Version::parse(&format!("{major}.{minor}"))
 }
 
 fn after(file: &dyn ReadAt, says: &[u8]) -> Option<Version> {

@@ -9,6 +9,7 @@ mod expected;
 mod gpu_state;
 mod hardware;
 mod installed;
+mod libraries;
 mod runtime;
 mod stack;
 mod system;
@@ -153,6 +154,7 @@ pub fn all() -> impl Iterator<Item = &'static Rule> {
             container::RULES,
             runtime::RULES,
             installed::RULES,
+            libraries::RULES,
             application::RULES,
         ]
         .into_iter()

@@ -1,4 +1,5 @@
-//! Rules whose fault lies in the runtime layer: libcudart itself. That a driver is too old for it is the driver's.
+//! Rules whose fault lies in the runtime layer: libcudart itself, and NVRTC's builtins, which are judged with the
+//! libraries. That a driver is too old for a runtime is the driver's.
 
 use super::driver::{runtime_version, user_of};
 use super::{Ctx, Need, Outcome, Rule, known};
@@ -8,6 +9,15 @@ use crate::version::Version;
 
 pub(super) static RULES: &[Rule] = &[
     Rule {
+        id: "cuda-majors-mixed",
+        layer: Layer::Runtime,
+        severity: Severity::Warning,
+        need: Need::Detail,
+        follows_from: &[],
+        page: include_str!("pages/cuda-majors-mixed.md"),
+        check: super::libraries::cuda_majors_mixed,
+    },
+    Rule {
         id: "minor-version-compatibility",
         layer: Layer::Runtime,
         severity: Severity::Note,
@@ -15,6 +25,15 @@ pub(super) static RULES: &[Rule] = &[
         follows_from: &[],
         page: include_str!("pages/minor-version-compatibility.md"),
         check: minor_version_compatibility,
+    },
+    Rule {
+        id: "nvrtc-builtins-mixed",
+        layer: Layer::Runtime,
+        severity: Severity::Error,
+        need: Need::Detail,
+        follows_from: &[],
+        page: include_str!("pages/nvrtc-builtins-mixed.md"),
+        check: super::libraries::nvrtc_builtins_mixed,
     },
     Rule {
         id: "runtime-library-damaged",

@@ -1,0 +1,349 @@
+//! What loads the GPU stack in an environment: the libraries of frameworks and of their extensions, by the places where
+//! their wheels and packages have them, and what each of them loads first.
+//!
+//! Places, search paths and order of loading: measured on the wheels of PyPI that `matrix` names (torch 1.13 to 2.15,
+//! TensorFlow 2.21, JAX 0.10, ONNX Runtime 1.18 to 1.31, vLLM 0.33, xFormers 0.0.35, CuPy 14, bitsandbytes 0.50).
+
+use super::Environment;
+use crate::facts::{Consumer, LibraryFile, Reading};
+use crate::sysroot::{Sysroot, file_name, join};
+use crate::version::Version;
+
+/// One library that a program or a package loads, and what came before it.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Entry {
+    /// What it is part of, with its version where that is known: `torch 2.5.1`.
+    pub(super) consumer: String,
+    /// The library.
+    pub(super) path: String,
+    /// What its package opens by path before, in order.
+    pub(super) first: Vec<String>,
+    /// The entry whose libraries are loaded before it, by path: an extension of torch comes after torch.
+    pub(super) after: Option<String>,
+    /// What it opens by name while it runs.
+    pub(super) opens: Vec<String>,
+}
+
+/// torch loads nvJitLink and NVRTC of the environment by path since this version, whatever the loader would find.
+const TORCH_PRELOADS: &str = "2.6";
+/// ... and cuBLASLt since this one.
+const TORCH_PRELOADS_CUBLASLT: &str = "2.11";
+
+/// The entries of the consumer's environment; none where it is no environment.
+pub(super) fn find(
+    sysroot: &Sysroot,
+    environment: &Environment<'_>,
+    brought: &[LibraryFile],
+) -> Vec<Entry> {
+    let mut found = Vec::new();
+    for site in environment.sites {
+        let all = Site {
+            sysroot,
+            consumer: environment.consumer,
+            site: &site.path,
+            brought,
+        };
+        let torch = all.torch(&mut found);
+        all.after_torch(torch.as_deref(), &mut found);
+        all.tensorflow(&mut found);
+        all.jax(&mut found);
+        all.others(&mut found);
+    }
+    if found.is_empty() {
+        // No framework that is known: the libraries themselves have to fit each other.
+        found = brought
+            .iter()
+            .filter(|copy| copy.path.contains("/nvidia/"))
+            .map(|copy| Entry {
+                consumer: copy
+                    .owner
+                    .value()
+                    .map_or_else(|| copy.name.clone(), Clone::clone),
+                path: copy.path.clone(),
+                ..Entry::default()
+            })
+            .collect();
+    }
+    found
+}
+
+struct Site<'a> {
+    sysroot: &'a Sysroot,
+    consumer: &'a Consumer,
+    site: &'a str,
+    brought: &'a [LibraryFile],
+}
+
+impl Site<'_> {
+    fn has(&self, path: &str) -> Option<String> {
+        let path = join(self.site, path);
+        self.sysroot.exists(&path).then_some(path)
+    }
+
+    /// Files of a folder whose name is wanted.
+    fn files(&self, folder: &str, wanted: impl Fn(&str) -> bool) -> Vec<String> {
+        let dir = join(self.site, folder);
+        let names = self.sysroot.list(&dir, wanted);
+        names.items().iter().map(|name| join(&dir, name)).collect()
+    }
+
+    /// `torch 2.5.1`, or the bare name where no distribution says the version.
+    fn named(&self, distribution: &str) -> String {
+        self.version(distribution).map_or_else(
+            || distribution.to_owned(),
+            |version| format!("{distribution} {version}"),
+        )
+    }
+
+    fn version(&self, distribution: &str) -> Option<&str> {
+        self.consumer
+            .frameworks
+            .items()
+            .iter()
+            .find(|d| d.name == distribution)
+            .map(|d| d.version.as_str())
+    }
+
+    /// Copies that the environment brought of these libraries, by path.
+    fn brought(&self, names: &[&str]) -> Vec<String> {
+        let in_site = self
+            .brought
+            .iter()
+            .filter(|copy| copy.path.starts_with(self.site));
+        names
+            .iter()
+            .flat_map(|name| in_site.clone().filter(move |copy| copy.name == *name))
+            .map(|copy| copy.path.clone())
+            .collect()
+    }
+
+    fn torch(&self, found: &mut Vec<Entry>) -> Option<String> {
+        let path = self.has("torch/lib/libtorch_cuda.so")?;
+        let version = self.version("torch").and_then(Version::parse);
+        let since = |first: &str| {
+            Version::parse(first)
+                .zip(version.as_ref())
+                .is_some_and(|(first, version)| *version >= first)
+        };
+        let mut first: Vec<String> = Vec::new();
+        first.extend(self.has("torch/lib/libtorch_global_deps.so"));
+        if since(TORCH_PRELOADS) {
+            first.extend(self.brought(&["libnvrtc", "libnvJitLink"]));
+        }
+        if since(TORCH_PRELOADS_CUBLASLT) {
+            first.extend(self.brought(&["libcublasLt"]));
+        }
+        found.push(Entry {
+            consumer: self.named("torch"),
+            path: path.clone(),
+            first,
+            ..Entry::default()
+        });
+        // Opened when the first function of linear algebra is called, or the first kernel compiled.
+        for later in ["libtorch_cuda_linalg.so", "libcaffe2_nvrtc.so"] {
+            let Some(library) = self.has(&format!("torch/lib/{later}")) else {
+                continue;
+            };
+            found.push(Entry {
+                consumer: self.named("torch"),
+                path: library,
+                after: Some(path.clone()),
+                ..Entry::default()
+            });
+        }
+        Some(path)
+    }
+
+    /// Extensions that import torch before their own library.
+    fn after_torch(&self, torch: Option<&str>, found: &mut Vec<Entry>) {
+        let mut add = |distribution: &str, paths: Vec<String>| {
+            for path in paths {
+                found.push(Entry {
+                    consumer: self.named(distribution),
+                    path,
+                    after: torch.map(str::to_owned),
+                    ..Entry::default()
+                });
+            }
+        };
+        let is_extension = |name: &str| is_shared(name) && name.contains("_C");
+        add("vllm", self.files("vllm", is_extension));
+        add("xformers", self.files("xformers", is_extension));
+        if torch.is_some() {
+            add(
+                "flash-attn",
+                self.files("", |name| {
+                    is_shared(name) && name.starts_with("flash_attn_2_cuda")
+                }),
+            );
+        }
+        if let Some(cuda) = self.consumer.torch_cuda.value() {
+            let variant = format!(
+                "bitsandbytes/libbitsandbytes_cuda{}{}.so",
+                cuda.major(),
+                cuda.minor()
+            );
+            add("bitsandbytes", self.has(&variant).into_iter().collect());
+        }
+    }
+
+    /// TensorFlow opens everything by name, from a library with RUNPATH.
+    fn tensorflow(&self, found: &mut Vec<Entry>) {
+        let library = [
+            "tensorflow/libtensorflow_cc.so.2",
+            "tensorflow/libtensorflow_framework.so.2",
+        ];
+        let Some(path) = library.iter().find_map(|path| self.has(path)) else {
+            return;
+        };
+        let opens = self.sonames(&[
+            "libcudart",
+            "libcublas",
+            "libcublasLt",
+            "libcufft",
+            "libcusolver",
+            "libcusparse",
+            "libcudnn",
+            "libnccl",
+        ]);
+        let name = ["tensorflow", "tensorflow-gpu"]
+            .into_iter()
+            .find(|name| self.version(name).is_some())
+            .unwrap_or("tensorflow");
+        found.push(Entry {
+            consumer: self.named(name),
+            path,
+            opens,
+            ..Entry::default()
+        });
+    }
+
+    /// The plugins of JAX open what NVIDIA's wheels brought by path first.
+    fn jax(&self, found: &mut Vec<Entry>) {
+        for plugin in ["xla_cuda12", "xla_cuda13", "xla_cuda"] {
+            let Some(path) = self.has(&format!("jax_plugins/{plugin}/xla_cuda_plugin.so")) else {
+                continue;
+            };
+            let major = plugin.strip_prefix("xla_cuda").and_then(|m| m.parse().ok());
+            let libraries = [
+                "libcudart",
+                "libcublasLt",
+                "libcublas",
+                "libcufft",
+                "libcusolver",
+                "libcusparse",
+                "libcudnn",
+                "libnccl",
+                "libnvJitLink",
+                "libnvrtc",
+            ];
+            let first = self.brought(&libraries);
+            let is_of_plugin = |path: &String| {
+                let copy = self.brought.iter().find(|copy| copy.path == **path);
+                copy.and_then(cuda_major)
+                    .zip(major)
+                    .is_none_or(|(has, wants): (u32, u32)| has == wants)
+            };
+            found.push(Entry {
+                consumer: self.named("jax"),
+                path,
+                first: first.into_iter().filter(is_of_plugin).collect(),
+                ..Entry::default()
+            });
+        }
+    }
+
+    fn others(&self, found: &mut Vec<Entry>) {
+        let mut add = |consumer: &str, paths: Vec<String>| {
+            for path in paths {
+                found.push(Entry {
+                    consumer: self.named(consumer),
+                    path,
+                    ..Entry::default()
+                });
+            }
+        };
+        add(
+            "onnxruntime-gpu",
+            self.has("onnxruntime/capi/libonnxruntime_providers_cuda.so")
+                .into_iter()
+                .collect(),
+        );
+        let cupy = self
+            .consumer
+            .frameworks
+            .items()
+            .iter()
+            .find(|d| d.name.starts_with("cupy"));
+        add(
+            cupy.map_or("cupy", |d| d.name.as_str()),
+            self.files("cupy_backends/cuda/libs", is_shared),
+        );
+        add(
+            "llama-cpp-python",
+            self.has("llama_cpp/lib/libggml-cuda.so")
+                .into_iter()
+                .collect(),
+        );
+        // RAPIDS: libcuvs/lib64/libcuvs.so. Their packages load each other's libraries by path.
+        let rapids = self.sysroot.list(self.site, |name| RAPIDS.contains(&name));
+        let libraries: Vec<String> = rapids
+            .items()
+            .iter()
+            .filter_map(|name| self.has(&format!("{name}/lib64/{name}.so")))
+            .collect();
+        for path in &libraries {
+            let name = file_name(path).trim_end_matches(".so");
+            found.push(Entry {
+                consumer: name.to_owned(),
+                path: path.clone(),
+                ..Entry::default()
+            });
+        }
+    }
+
+    /// The sonames of libraries that the environment brought; what it did not bring is not known to be wanted.
+    fn sonames(&self, names: &[&str]) -> Vec<String> {
+        let mut sonames: Vec<String> = Vec::new();
+        for copy in names
+            .iter()
+            .flat_map(|name| self.brought.iter().filter(move |copy| copy.name == *name))
+        {
+            if let Reading::Present { value, .. } = &copy.soname
+                && !sonames.contains(value)
+            {
+                sonames.push(value.clone());
+            }
+        }
+        sonames
+    }
+}
+
+/// The libraries of RAPIDS that have GPU code and a wheel of their own.
+const RAPIDS: &[&str] = &[
+    "libcudf",
+    "libcugraph",
+    "libcuml",
+    "libcuvs",
+    "libcuspatial",
+    "libraft",
+    "libcucim",
+    "librmm",
+];
+
+/// The CUDA major version that a copy is of, by the distribution that brought it.
+fn cuda_major(copy: &LibraryFile) -> Option<u32> {
+    let owner = copy.owner.value()?;
+    let (name, _) = owner.split_once(' ')?;
+    match name
+        .rsplit_once("-cu")
+        .and_then(|(_, major)| major.parse().ok())
+    {
+        Some(major) => Some(major),
+        None => copy.path.contains("/nvidia/cu13/").then_some(13),
+    }
+}
+
+fn is_shared(name: &str) -> bool {
+    crate::probe::consumer::has_extension(name, "so")
+}

@@ -1,0 +1,203 @@
+//! Libraries that are needed and are not there, or are there and are none.
+
+use super::{called, install_again, layer_of, owner, with_command};
+use crate::facts::{FileKind, Layer, LibraryFile, Link, ReachedBy};
+use crate::finding::{Finding, Fix, Severity};
+use crate::rules::stack::in_words;
+use crate::rules::{Ctx, Outcome, known};
+use crate::sysroot::file_name;
+
+/// Parts of CuPy that it does without where their library is not there.
+const OPTIONAL: &[(&str, &[&str])] = &[("cupy", &["libcudnn", "libnccl", "libcutensor"])];
+
+pub(super) fn library_missing(ctx: &Ctx<'_>) -> Outcome {
+    let links = known!(ctx.facts.libraries.links, "who gets which library");
+    let copies = ctx.facts.libraries.copies.items();
+    let missing = links.iter().filter(|link| {
+        link.got.is_none()
+            && link.by.starts_with("not found")
+            // A Python package may load it before: what the environment has is not missing.
+            && link.beside.is_none()
+            && !is_optional(link)
+    });
+    let mut groups: Vec<(&str, Vec<&Link>)> = Vec::new();
+    for link in missing {
+        match groups
+            .iter_mut()
+            .find(|(consumer, _)| *consumer == link.consumer)
+        {
+            Some((_, all)) => all.push(link),
+            None => groups.push((&link.consumer, vec![link])),
+        }
+    }
+    Outcome::found(
+        groups
+            .iter()
+            .filter_map(|(consumer, links)| finding(ctx, consumer, links, copies)),
+    )
+}
+
+fn is_optional(link: &Link) -> bool {
+    OPTIONAL.iter().any(|(consumer, libraries)| {
+        link.consumer.starts_with(consumer)
+            && libraries
+                .iter()
+                .any(|library| link.soname.starts_with(library))
+    })
+}
+
+fn finding(
+    ctx: &Ctx<'_>,
+    consumer: &str,
+    links: &[&Link],
+    copies: &[LibraryFile],
+) -> Option<Finding> {
+    let first = links.first()?;
+    let mut names: Vec<String> = links
+        .iter()
+        .map(|l| file_name(&l.soname).to_owned())
+        .collect();
+    names.sort_unstable();
+    names.dedup();
+    let verb = if names.len() == 1 { "is" } else { "are" };
+    let mut others: Vec<&LibraryFile> = copies
+        .iter()
+        .filter(|copy| copy.kind.is_usable() && copy.reached_by.iter().any(ReachedBy::is_live))
+        .filter(|copy| {
+            links.iter().any(|link| {
+                crate::read::recipes::known_name(file_name(&link.soname)).as_deref()
+                    == Some(copy.name.as_str())
+            })
+        })
+        .collect();
+    others.truncate(4);
+    let (layer, title) = match others.first() {
+        Some(other) => (
+            Layer::Framework,
+            format!(
+                "{consumer} needs {}, which {verb} not there: only {} is, of another major version",
+                in_words(&names),
+                called(ctx, &other.path),
+            ),
+        ),
+        None => (
+            layer_of(&first.soname),
+            format!(
+                "{consumer} needs {}, which {verb} nowhere that it searches",
+                in_words(&names)
+            ),
+        ),
+    };
+    let severity = if consumer == "any program" {
+        Severity::Warning
+    } else {
+        Severity::Error
+    };
+    let mut finding = Finding::new("library-missing", layer, severity, title)
+        .complaining(Layer::Framework)
+        .component(file_name(&first.soname))
+        .subject(consumer)
+        .detail("The loader stops with `cannot open shared object file` when the library that needs it is loaded. Some frameworks then go on with the processor alone and say so in one line of their log.");
+    for link in links {
+        finding = finding.evidence(
+            format!(
+                "{} needs {}",
+                file_name(&link.user),
+                file_name(&link.soname)
+            ),
+            link.by.clone(),
+            link.user.clone(),
+        );
+    }
+    for other in &others {
+        finding = finding.evidence(
+            "another version of it",
+            called(ctx, &other.path),
+            other.path.clone(),
+        );
+    }
+    let fix = match (others.first(), owner(ctx, &first.user)) {
+        (Some(_), _) => Fix::at(
+            Layer::Framework,
+            format!(
+                "install a build of {consumer} for the CUDA version whose libraries are here, or the libraries that it was built for"
+            ),
+        ),
+        (None, Some((name, version))) => {
+            let fix = Fix::at(layer, format!("install {name} again"));
+            with_command(fix, install_again(ctx, name, version))
+        }
+        (None, None) => Fix::at(
+            layer,
+            format!(
+                "install {} with what brings it, or put its folder on the loader's path",
+                in_words(&names)
+            ),
+        ),
+    };
+    Some(finding.fix(fix.verify("gpudoctor")))
+}
+
+/// A file that stands where a library should be and is none.
+pub(super) fn library_damaged(ctx: &Ctx<'_>) -> Outcome {
+    let copies = known!(ctx.facts.libraries.copies, "copies of libraries");
+    let links = ctx.facts.libraries.links.items();
+    Outcome::found(copies.iter().filter_map(|copy| {
+        // The runtime itself has a rule of its own.
+        if copy.name == "libcudart" {
+            return None;
+        }
+        let what = match &copy.kind {
+            FileKind::Empty => "is empty (0 bytes)".to_owned(),
+            FileKind::Truncated => "is cut off: shorter than its own headers say".to_owned(),
+            FileKind::NotElf(words) => format!("is {words}"),
+            FileKind::OtherArch(arch) => format!("is for {arch}, not for this machine"),
+            FileKind::DanglingLink => "is a link that leads nowhere".to_owned(),
+            _ => return None,
+        };
+        let stops = links.iter().find(|link| {
+            link.got.is_none()
+                && (link.by.contains(&copy.path) || link.beside.as_ref() == Some(&copy.path))
+        });
+        let is_ours = copy.reached_by.contains(&ReachedBy::Environment);
+        // A dead link or a foreign library on the loader's path is skipped, and hurts only who needs it.
+        if stops.is_none() && !is_ours {
+            return None;
+        }
+        let severity = if stops.is_some() {
+            Severity::Error
+        } else {
+            Severity::Warning
+        };
+        let mut finding = Finding::new(
+            "library-damaged",
+            layer_of(&copy.path),
+            severity,
+            format!("{} {what}", copy.path),
+        )
+        .complaining(Layer::Framework)
+        .component(file_name(&copy.path))
+        .subject(copy.path.clone())
+        .detail("What needs this file fails when it is loaded: `file too short`, `invalid ELF header`, `cannot open shared object file`.")
+        .evidence("file", what.clone(), copy.real_path.clone())
+        .evidence("size", format!("{} bytes", copy.size_bytes), copy.real_path.clone());
+        if let Some(link) = stops {
+            finding = finding.evidence(
+                "needed by",
+                format!("{} of {}", file_name(&link.user), link.consumer),
+                link.user.clone(),
+            );
+        }
+        let fix = match owner(ctx, &copy.path) {
+            Some((name, version)) => {
+                let fix = Fix::at(Layer::Libraries, format!("install {name} {version} again"));
+                with_command(fix, install_again(ctx, name, version))
+            }
+            None => Fix::at(
+                Layer::Libraries,
+                "put the whole file there: install its package again, or copy it again",
+            ),
+        };
+        Some(finding.fix(fix.verify("gpudoctor")))
+    }))
+}

@@ -1,0 +1,203 @@
+//! Rules about the libraries between runtime and framework: whether each asks for something that the copy it gets has,
+//! whether the parts of one library belong together, and what shadows what. NVRTC's builtins, which are the runtime's, are
+//! found the same way and judged here too.
+
+mod lacking;
+mod majors;
+mod missing;
+mod parts;
+mod shadowed;
+
+pub(super) use majors::cuda_majors_mixed;
+pub(super) use parts::nvrtc_builtins_mixed;
+
+use super::{Ctx, Need, Rule};
+use crate::facts::{Layer, LibraryFile, Link, ReachedBy};
+use crate::finding::{Fix, Severity, shell_line};
+use crate::read::recipes;
+use crate::sysroot::{file_name, parent};
+
+pub(super) static RULES: &[Rule] = &[
+    Rule {
+        id: "library-damaged",
+        layer: Layer::Libraries,
+        severity: Severity::Error,
+        need: Need::Detail,
+        follows_from: &[],
+        page: include_str!("../pages/library-damaged.md"),
+        check: missing::library_damaged,
+    },
+    Rule {
+        id: "library-lacks-symbol",
+        layer: Layer::Libraries,
+        severity: Severity::Error,
+        need: Need::Verdict,
+        follows_from: &["library-parts-mixed", "distribution-overwritten"],
+        page: include_str!("../pages/library-lacks-symbol.md"),
+        check: lacking::library_lacks_symbol,
+    },
+    Rule {
+        id: "library-missing",
+        layer: Layer::Libraries,
+        severity: Severity::Error,
+        need: Need::Detail,
+        follows_from: &["library-damaged", "distribution-files-missing"],
+        page: include_str!("../pages/library-missing.md"),
+        check: missing::library_missing,
+    },
+    Rule {
+        id: "library-parts-mixed",
+        layer: Layer::Libraries,
+        severity: Severity::Error,
+        need: Need::Detail,
+        follows_from: &[],
+        page: include_str!("../pages/library-parts-mixed.md"),
+        check: parts::library_parts_mixed,
+    },
+    Rule {
+        id: "library-shadowed",
+        layer: Layer::Libraries,
+        severity: Severity::Warning,
+        need: Need::Detail,
+        follows_from: &[
+            "library-parts-mixed",
+            "library-lacks-symbol",
+            "nvrtc-builtins-mixed",
+        ],
+        page: include_str!("../pages/library-shadowed.md"),
+        check: shadowed::library_shadowed,
+    },
+];
+
+/// The layer that a library belongs to.
+fn layer_of(soname: &str) -> Layer {
+    match recipes::known_name(file_name(soname)).as_deref() {
+        Some("libcudart" | "libnvrtc" | "libnvrtc-builtins") => Layer::Runtime,
+        _ => Layer::Libraries,
+    }
+}
+
+/// What a copy is in words: the distribution that brought it, else its file name and version, where both are known.
+fn called(ctx: &Ctx<'_>, path: &str) -> String {
+    let Some(copy) = ctx.facts.libraries.at(path) else {
+        return file_name(path).to_owned();
+    };
+    match copy.version.value() {
+        Some(version) => format!("{} ({version})", file_name(path)),
+        None => file_name(path).to_owned(),
+    }
+}
+
+/// The name and version of the distribution that brought a copy.
+fn owner<'a>(ctx: &'a Ctx<'_>, path: &str) -> Option<(&'a str, &'a str)> {
+    ctx.facts.libraries.at(path)?.owner.value()?.split_once(' ')
+}
+
+/// The copy that a link leads to.
+fn got<'a>(ctx: &'a Ctx<'_>, link: &Link) -> Option<&'a LibraryFile> {
+    ctx.facts.libraries.at(link.got.as_deref()?)
+}
+
+/// Where a copy lies and by which rule it was taken, for a title: "/usr/local/cuda-12.1/lib64 (by LD_LIBRARY_PATH)".
+fn place(link: &Link) -> String {
+    let folder = link.got.as_deref().map_or("", parent);
+    format!("{folder} (by {})", by(link))
+}
+
+/// The loader's rule in words.
+fn by(link: &Link) -> String {
+    match link.by.as_str() {
+        "path" => "its path".to_owned(),
+        "ld.so.cache" => "the loader's cache".to_owned(),
+        "default folder" => "the loader's default folders".to_owned(),
+        other => other.to_owned(),
+    }
+}
+
+/// The command that brings a distribution of the environment to a requirement, by the tool that installed it.
+fn install(ctx: &Ctx<'_>, name: &str, requirement: &str) -> Option<String> {
+    command(ctx, name, requirement, false)
+}
+
+/// The command that installs a distribution of the environment once more. A version with a local part (`+cu124`) lies in
+/// an index that nobody recorded.
+fn install_again(ctx: &Ctx<'_>, name: &str, version: &str) -> Option<String> {
+    let requirement = format!("{name}=={version}");
+    (!version.contains('+')).then(|| command(ctx, name, &requirement, true))?
+}
+
+fn command(ctx: &Ctx<'_>, name: &str, requirement: &str, again: bool) -> Option<String> {
+    let prefix = ctx.facts.consumer.prefix.value()?;
+    let python = format!("{prefix}/bin/python3");
+    let installed = ctx.facts.python.installed(name)?;
+    let mut words = match installed.installer.value().map_or("pip", String::as_str) {
+        // Debian's packages have names of their own.
+        "dpkg" => return None,
+        "conda" => vec!["conda", "install", "--prefix", prefix],
+        "uv" => vec!["uv", "pip", "install", "--python", prefix],
+        _ => vec![&python, "-m", "pip", "install"],
+    };
+    if again {
+        words.extend(match installed.installer.value().map(String::as_str) {
+            Some("conda") => ["--force-reinstall"].as_slice(),
+            Some("uv") => &["--reinstall", "--no-deps"],
+            _ => &["--force-reinstall", "--no-deps"],
+        });
+    }
+    words.push(requirement);
+    Some(shell_line(&words))
+}
+
+/// A fix with its command, where that is known.
+fn with_command(fix: Fix, command: Option<String>) -> Fix {
+    match command {
+        Some(command) => fix.line(command),
+        None => fix,
+    }
+}
+
+/// How to take the copy that a link leads to out of the way.
+fn out_of_the_way(ctx: &Ctx<'_>, link: &Link) -> Option<Fix> {
+    let path = link.got.as_deref()?;
+    let folder = parent(path);
+    if link.by != "LD_LIBRARY_PATH" {
+        return match link.by.as_str() {
+            "LD_PRELOAD" => Some(Fix::at(
+                Layer::Application,
+                format!("take {path} out of LD_PRELOAD"),
+            )),
+            "ld.so.cache" | "default folder" => Some(Fix::at(
+                Layer::Libraries,
+                format!(
+                    "remove the other {} in {folder}, or bring both to one version",
+                    file_name(path)
+                ),
+            )),
+            _ => None,
+        };
+    }
+    let fix = Fix::at(
+        Layer::Application,
+        format!("take {folder} out of LD_LIBRARY_PATH for this program"),
+    );
+    let set = ctx.env("LD_LIBRARY_PATH")?;
+    let rest: Vec<&str> = set
+        .split([':', ';'])
+        .filter(|dir| !dir.is_empty() && dir.trim_end_matches('/') != folder)
+        .collect();
+    Some(if rest.is_empty() {
+        fix.line("unset LD_LIBRARY_PATH")
+    } else {
+        let value = crate::finding::shell_quote(&rest.join(":"));
+        fix.line(format!("export LD_LIBRARY_PATH={value}"))
+    })
+}
+
+/// How a copy is reached, for evidence.
+fn reached(copy: &LibraryFile) -> String {
+    copy.reached_by
+        .iter()
+        .map(ReachedBy::describe)
+        .collect::<Vec<_>>()
+        .join(", ")
+}
