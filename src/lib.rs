@@ -26,7 +26,7 @@
 //! | module | what it is for |
 //! |---|---|
 //! | [`facts`] | the snapshot: plain data, one file a layer, with a schema; [`facts::Layer`] in walking order |
-//! | [`probe`] | the only part that looks at the machine: one file a layer, the consumer, the loader's search; `probe::vendor` asks NVIDIA's libraries in a confined child with a deadline |
+//! | [`probe`] | the only part that looks at the machine: one file a layer, the consumer with its interpreter's search path and what is installed there, the loader's search; `probe::vendor` asks NVIDIA's libraries in a confined child with a deadline |
 //! | [`ffi`] | the unsafe room: symbols of vendor libraries, and the few system calls that need it |
 //! | [`sysroot`] | the only way to a path: the live machine, or a folder that is read as a machine's root and never left |
 //! | [`read`] | parsers of what is found: ELF, kernel modules, the loader's cache, /proc, packages; bytes in, values out |

@@ -62,7 +62,7 @@ impl Lab {
 
     fn pip(&self, words: &[&str]) -> String {
         run(Command::new("python3")
-            .args(["-m", "pip", "--disable-pip-version-check", "--quiet"])
+            .args(["-m", "pip", "--disable-pip-version-check"])
             .arg("--python")
             .arg(self.prefix.join("bin/python3"))
             .args(words)
@@ -117,7 +117,7 @@ impl Lab {
             fs::create_dir_all(file.parent().unwrap()).unwrap();
             fs::write(file, text).unwrap();
             record += &path;
-            record += ",,\n";
+            record += &format!(",,{}\n", text.len());
         }
         record += &format!("{info}/RECORD,,\n");
         fs::write(folder.join(&info).join("RECORD"), record).unwrap();

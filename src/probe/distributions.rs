@@ -8,7 +8,7 @@ use crate::facts::{
     ChangedFile, Consumer, ConsumerKind, Installed, PythonFacts, Reading, RecordedFile,
 };
 use crate::probe::consumer::has_extension;
-use crate::probe::search_path::Site;
+use crate::probe::search_path::{Site, resolved};
 use crate::probe::shared_files;
 use crate::read::{ReadAt, pydist, record};
 use crate::sysroot::{Sysroot, file_name, join, parent};
@@ -331,23 +331,6 @@ fn absolute(base: &str, files: Vec<record::Recorded>) -> Vec<RecordedFile> {
         .collect()
 }
 
-/// A recorded path as a whole one: `../../../bin/x` goes up by names, as installers mean it.
-fn resolved(base: &str, path: &str) -> String {
-    if path.starts_with('/') {
-        return path.to_owned();
-    }
-    let mut base = base.trim_end_matches('/');
-    let mut rest = path;
-    loop {
-        rest = rest.trim_start_matches("./");
-        let Some(up) = rest.strip_prefix("../") else {
-            return join(base, rest);
-        };
-        base = parent(base);
-        rest = up;
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -380,21 +363,5 @@ mod tests {
             assert!(!is_relevant(name), "{name}");
         }
         assert!(RELEVANT.is_sorted());
-    }
-
-    #[test]
-    fn recorded_paths() {
-        for (path, whole) in [
-            (
-                "nvidia/nccl/lib/libnccl.so.2",
-                "/v/lib/python3.12/site-packages/nvidia/nccl/lib/libnccl.so.2",
-            ),
-            ("../../../lib/libx.so", "/v/lib/libx.so"),
-            ("./a.so", "/v/lib/python3.12/site-packages/a.so"),
-            ("/opt/x.so", "/opt/x.so"),
-            ("../../../../../../../x.so", "/x.so"),
-        ] {
-            assert_eq!(resolved("/v/lib/python3.12/site-packages", path), whole);
-        }
     }
 }

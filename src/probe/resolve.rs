@@ -14,6 +14,7 @@ use crate::facts::Reading;
 use crate::read::elf::{self, Shape};
 use crate::read::ldcache::{self, CacheEntry};
 use crate::read::needs::{self, Loading};
+use crate::read::pages::Pages;
 use crate::sysroot::{Sysroot, file_name, join, parent};
 use crate::version::Version;
 
@@ -471,11 +472,15 @@ impl<'a> Resolver<'a> {
         if !text.contains('$') {
             return text.to_owned();
         }
-        let multiarch = format!("/lib/{arch}-linux-gnu");
-        let lib = if self.sysroot.exists(&multiarch) {
-            format!("lib/{arch}-linux-gnu")
+        let lib = if text.contains("LIB") {
+            let multiarch = format!("/lib/{arch}-linux-gnu");
+            if self.sysroot.exists(&multiarch) {
+                format!("lib/{arch}-linux-gnu")
+            } else {
+                "lib64".to_owned()
+            }
         } else {
-            "lib64".to_owned()
+            String::new()
         };
         let origin = parent(&object.path).to_owned();
         let platform = if arch == "x86_64" { platform() } else { arch };
@@ -549,7 +554,7 @@ impl<'a> Resolver<'a> {
 
     fn read_candidate(&self, path: &str, arch: &str) -> Candidate {
         let file = match self.sysroot.file(path) {
-            Reading::Present { value, .. } => value,
+            Reading::Present { value, .. } => Pages::new(value),
             Reading::Absent { .. } | Reading::Unreadable { .. } => return Candidate::Nothing,
         };
         match elf::identify(&file) {

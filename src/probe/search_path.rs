@@ -116,11 +116,7 @@ impl Sites<'_> {
         for (pth, text) in self.add(path) {
             let folder = parent(&pth).to_owned();
             for line in pydist::pth_paths(&text) {
-                let dir = if line.starts_with('/') {
-                    line
-                } else {
-                    join(&folder, line.trim_start_matches("./"))
-                };
+                let dir = resolved(&folder, &line);
                 self.add(dir.trim_end_matches('/').to_owned());
             }
         }
@@ -219,4 +215,42 @@ pub(super) fn python_folders(sysroot: &Sysroot, prefix: &str) -> Vec<String> {
         .list(&join(prefix, "lib"), |name| name.starts_with("python3."))
         .items()
         .to_vec()
+}
+
+/// A path below a folder as a whole one: `../../../bin/x` goes up by names, as installers and `site` mean it.
+pub(super) fn resolved(base: &str, path: &str) -> String {
+    if path.starts_with('/') {
+        return path.to_owned();
+    }
+    let mut base = base.trim_end_matches('/');
+    let mut rest = path;
+    loop {
+        rest = rest.trim_start_matches("./");
+        let Some(up) = rest.strip_prefix("../") else {
+            return join(base, rest);
+        };
+        base = parent(base);
+        rest = up;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn recorded_paths() {
+        for (path, whole) in [
+            (
+                "nvidia/nccl/lib/libnccl.so.2",
+                "/v/lib/python3.12/site-packages/nvidia/nccl/lib/libnccl.so.2",
+            ),
+            ("../../../lib/libx.so", "/v/lib/libx.so"),
+            ("./a.so", "/v/lib/python3.12/site-packages/a.so"),
+            ("/opt/x.so", "/opt/x.so"),
+            ("../../../../../../../x.so", "/x.so"),
+        ] {
+            assert_eq!(resolved("/v/lib/python3.12/site-packages", path), whole);
+        }
+    }
 }

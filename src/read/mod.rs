@@ -20,6 +20,7 @@ pub mod linkage;
 pub mod needs;
 mod notes;
 mod packages;
+pub mod pages;
 pub mod part;
 pub mod proc;
 pub mod pybuild;

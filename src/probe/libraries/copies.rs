@@ -3,14 +3,19 @@
 //! Each file is looked at once, and only a few small reads of it: no text is searched for, however the version could be
 //! had from one. What a file's code does not tell, its full name or the distribution that brought it does.
 
+use std::cell::RefCell;
 use std::collections::BTreeMap;
 
 use super::{Environment, known};
-use crate::facts::{ConsumerKind, FileKind, Installed, LibraryFile, Link, ReachedBy, Reading};
+use crate::facts::{
+    ConsumerKind, FileKind, Installed, LibraryFile, Link, PythonFacts, ReachedBy, Reading,
+};
 use crate::probe::loader::Loader;
 use crate::probe::runtime::environment_folders;
+use crate::read::needs::loading;
+use crate::read::pages::Pages;
 use crate::read::recipes;
-use crate::sysroot::{Sysroot, file_name, join, parent};
+use crate::sysroot::{Kind, Sysroot, file_name, join, parent};
 use crate::version::Version;
 
 /// The copies of one consumer.
@@ -23,6 +28,8 @@ pub(super) struct Copies<'a> {
     brought: usize,
     /// Index of a file by its real path.
     by_real_path: BTreeMap<String, usize>,
+    /// Real paths of folders.
+    folders: RefCell<BTreeMap<String, String>>,
 }
 
 impl<'a> Copies<'a> {
@@ -39,6 +46,7 @@ impl<'a> Copies<'a> {
             files: Vec::new(),
             brought: 0,
             by_real_path: BTreeMap::new(),
+            folders: RefCell::default(),
         };
         let consumer = environment.consumer;
         if consumer.kind != ConsumerKind::Machine {
@@ -99,17 +107,75 @@ impl<'a> Copies<'a> {
             .map_or(real, |file| file.path.clone())
     }
 
-    /// The real path of a file that was looked at.
+    /// The real path of a file that was looked at: of each folder it is asked once.
     pub(super) fn real_path(&self, path: &str) -> String {
+        let folder = parent(path);
+        let known = self.folders.borrow().get(folder).cloned();
+        let real_folder = known.unwrap_or_else(|| {
+            let real = self.resolved(folder);
+            self.folders
+                .borrow_mut()
+                .insert(folder.to_owned(), real.clone());
+            real
+        });
+        let path = join(&real_folder, file_name(path));
+        match self.sysroot.lstat(&path).value() {
+            Some(stat) if stat.kind == Kind::Link => self.resolved(&path),
+            _ => path,
+        }
+    }
+
+    fn resolved(&self, path: &str) -> String {
         match self.sysroot.real_path(path) {
             Reading::Present { value, .. } => value,
             _ => path.to_owned(),
         }
     }
 
+    /// The copy that lies at a path.
+    fn find(&self, path: &str) -> Option<&LibraryFile> {
+        let index = self.by_real_path.get(&self.real_path(path))?;
+        self.files.get(*index)
+    }
+
+    /// Whether a library is the very one that its user was put together with: both are as their distributions recorded
+    /// them, and these are one, or the user's (or one that it requires) asks for this version and no other. What the
+    /// user needs of it is not looked up then.
+    pub(super) fn is_pinned(&self, user: &str, got: &str) -> bool {
+        let python = self.environment.python;
+        let Some(copy) = self.find(got) else {
+            return false;
+        };
+        let (user, got) = (self.told_as(user), copy.path.as_str());
+        let (Some(of_user), Some(of_copy)) = (as_recorded(python, &user), as_recorded(python, got))
+        else {
+            return false;
+        };
+        let told = copy.versions.first().map(|(_, version)| version);
+        let recorded = Version::parse(&of_copy.version);
+        if !told
+            .zip(recorded.as_ref())
+            .is_some_and(|(told, recorded)| agree(told, recorded))
+        {
+            return false;
+        }
+        let required = of_user
+            .requires
+            .iter()
+            .filter_map(|line| python.installed(required_name(line)));
+        of_user.metadata == of_copy.metadata
+            || required
+                .chain([of_user])
+                .any(|by| by.requires.iter().any(|line| pins(line, of_copy)))
+    }
+
     /// Remembers that something gets the copy that a link leads to.
     pub(super) fn mark_used(&mut self, link: &Link) {
-        let Some(path) = &link.got else { return };
+        // What the loader does not find and the environment has, packages load by its path.
+        let by_package = link.beside.as_ref().filter(|_| link.got.is_none());
+        let Some(path) = link.got.as_ref().or(by_package) else {
+            return;
+        };
         let user = if link.user.is_empty() {
             &link.consumer
         } else {
@@ -158,8 +224,9 @@ impl<'a> Copies<'a> {
         let mut versions = Vec::new();
         let mut cuda = None;
         if kind == FileKind::Library
-            && let Some(file) = self.sysroot.file(&path).value()
-            && let Some(told) = recipes::identify_quickly(file, soname.as_deref(), file_name(&real))
+            && let Reading::Present { value: file, .. } = self.sysroot.file(&path)
+            && let Some(told) =
+                recipes::identify_quickly(&Pages::new(file), soname.as_deref(), file_name(&real))
         {
             cuda = told.cuda;
             versions.extend(
@@ -272,6 +339,34 @@ impl Copies<'_> {
     }
 }
 
+/// The one distribution that recorded a file, where the file has the size that it recorded.
+fn as_recorded<'a>(python: &'a PythonFacts, path: &'a str) -> Option<&'a Installed> {
+    let mut owners = python.owners(path);
+    let owner = owners.next()?;
+    let is_changed = owner.changed.iter().any(|file| file.path == path);
+    (!is_changed && owners.next().is_none()).then_some(owner)
+}
+
+/// The name in a requirement: `nvidia-nccl-cu12` of `nvidia-nccl-cu12==2.21.5; platform_system == "Linux"`.
+fn required_name(line: &str) -> &str {
+    let end = line
+        .find(|c: char| !c.is_ascii_alphanumeric() && !"-_.".contains(c))
+        .unwrap_or(line.len());
+    line.get(..end).unwrap_or_default()
+}
+
+/// Whether a requirement asks for the version of a distribution and no other: `==12.4.5.8`, `==13.1.0.*`.
+fn pins(line: &str, distribution: &Installed) -> bool {
+    let wanted = line.split(';').next().unwrap_or(line);
+    let version = wanted
+        .split_once("==")
+        .and_then(|(_, version)| Version::parse(version));
+    required_name(line) == distribution.name
+        && version
+            .zip(Version::parse(&distribution.version))
+            .is_some_and(|(wanted, has)| wanted.len() >= 2 && agree(&wanted, &has))
+}
+
 /// Whether a distribution is the one that NVIDIA ships a library in.
 fn is_of(distribution: &Installed, library: &str) -> bool {
     let name = &distribution.name;
@@ -288,9 +383,12 @@ fn is_wanted(name: &str) -> bool {
 
 /// A library's version by its own file: its code, else its full name.
 pub(super) fn own_version(sysroot: &Sysroot, real: &str) -> Option<Version> {
-    let file = sysroot.file(real);
-    let soname = crate::read::needs::loading(file.value()?)?.soname;
-    recipes::identify_quickly(file.value()?, soname.as_deref(), file_name(real))
+    let Reading::Present { value: file, .. } = sysroot.file(real) else {
+        return None;
+    };
+    let file = Pages::new(file);
+    let soname = loading(&file)?.soname;
+    recipes::identify_quickly(&file, soname.as_deref(), file_name(real))
         .and_then(|told| told.version)
         .or_else(|| full_version(real))
 }

@@ -1,16 +1,20 @@
 //! Who gets which copy: the needs of every object in a process, and what the copies lack of what is asked of them.
 
 use std::collections::BTreeMap;
+use std::rc::Rc;
 
 use super::copies::Copies;
 use super::entries::Entry;
 use super::known;
-use crate::facts::Link;
+use crate::facts::{Link, Reading};
 use crate::probe::resolve::{Closure, Need, Resolver};
 use crate::read::elf;
-use crate::read::needs::{undefined_symbols_of, version_definitions, version_needs};
+use crate::read::needs::{
+    Undefined, VersionNeed, undefined_symbols_of, version_definitions, version_needs,
+};
+use crate::read::pages::Pages;
 use crate::read::window::find;
-use crate::sysroot::{Sysroot, file_name, parent};
+use crate::sysroot::{RegularFile, Sysroot, file_name, parent};
 use crate::version::Version;
 
 /// The most lacking symbols that are listed of one library for one user.
@@ -72,6 +76,17 @@ pub(super) struct Links<'a> {
     processes: BTreeMap<String, Closure>,
     /// What a file lacks of what another needs, by user and provider.
     lacking: BTreeMap<(String, String), Vec<String>>,
+    /// What a library needs of the others, by its path.
+    asked: BTreeMap<String, Rc<Asked>>,
+    /// Files whose tables were looked into.
+    files: BTreeMap<String, Rc<Pages<RegularFile>>>,
+}
+
+/// What a library needs of those that this layer is about.
+#[derive(Default)]
+struct Asked {
+    nodes: Vec<VersionNeed>,
+    symbols: Vec<Undefined>,
 }
 
 impl<'a> Links<'a> {
@@ -83,6 +98,8 @@ impl<'a> Links<'a> {
             links: Vec::new(),
             processes: BTreeMap::new(),
             lacking: BTreeMap::new(),
+            asked: BTreeMap::new(),
+            files: BTreeMap::new(),
         }
     }
 
@@ -123,17 +140,18 @@ impl<'a> Links<'a> {
             &process,
             known_before,
             &opened,
+            copies,
         );
         self.processes.insert(entry.path.clone(), process);
     }
 
     /// Follows a library that any program of this machine may open by name.
-    pub(super) fn follow_name(&mut self, soname: &str) {
+    pub(super) fn follow_name(&mut self, soname: &str, copies: &Copies<'_>) {
         let mut process = self.resolver.any_program(self.arch);
         self.resolver.open(&mut process, 0, soname);
         let mut opened = self.open_parts(&mut process);
         opened.push(0);
-        self.note("any program", None, &process, 0, &opened);
+        self.note("any program", None, &process, 0, &opened, copies);
     }
 
     /// Opens by path what the loader does not find and the environment has: packages load such libraries before
@@ -160,12 +178,17 @@ impl<'a> Links<'a> {
             let path = object.path.clone();
             for (soname, is_sure) in self.parts_of(&path) {
                 let before = process.needs.len();
+                if is_sure {
+                    self.resolver.open(process, next, &soname);
+                    opened.push(before);
+                    continue;
+                }
                 let mut tried = process.clone();
                 let found = self.resolver.open(&mut tried, next, &soname);
                 let beside = found
                     .and_then(|index| tried.objects.get(index))
                     .is_some_and(|part| parent(&part.path) == parent(&path));
-                if is_sure || beside || (found.is_some() && self.names(&path, &soname)) {
+                if beside || (found.is_some() && self.names(&path, &soname)) {
                     *process = tried;
                     opened.push(before);
                 }
@@ -236,6 +259,7 @@ impl<'a> Links<'a> {
         process: &Closure,
         from: usize,
         opened: &[usize],
+        copies: &Copies<'_>,
     ) {
         for (index, need) in process.needs.iter().enumerate().skip(from) {
             // What a package opens by path is no question to the loader.
@@ -255,7 +279,9 @@ impl<'a> Links<'a> {
                 continue;
             }
             let lacking = match &got {
-                Some(got) if !user.is_empty() => self.lacking(process, need, &user, got),
+                Some(got) if !user.is_empty() && !copies.is_pinned(&user, got) => {
+                    self.lacking(process, need, &user, got)
+                }
                 _ => Vec::new(),
             };
             self.links.push(Link {
@@ -285,33 +311,64 @@ impl<'a> Links<'a> {
         lacking
     }
 
+    fn file(&mut self, path: &str) -> Option<Rc<Pages<RegularFile>>> {
+        if let Some(file) = self.files.get(path) {
+            return Some(Rc::clone(file));
+        }
+        let Reading::Present { value, .. } = self.sysroot.file(path) else {
+            return None;
+        };
+        let file = Rc::new(Pages::new(value));
+        self.files.insert(path.to_owned(), Rc::clone(&file));
+        Some(file)
+    }
+
+    /// What a library needs of the others. Names without a version node are read only where `all` is set: a large library
+    /// has thousands of its own.
+    fn asked(&mut self, user: &str, all: bool) -> Option<Rc<Asked>> {
+        let key = format!("{user} {all}");
+        if let Some(asked) = self.asked.get(&key) {
+            return Some(Rc::clone(asked));
+        }
+        let file = self.file(user)?;
+        let asked = Rc::new(Asked {
+            nodes: version_needs(&*file)
+                .into_iter()
+                .filter(|need| known(&need.library).is_some())
+                .collect(),
+            symbols: undefined_symbols_of(&*file, |library| {
+                library.map_or(all, |library| known(library).is_some())
+            }),
+        });
+        self.asked.insert(key, Rc::clone(&asked));
+        Some(asked)
+    }
+
     fn read_lacking(
-        &self,
+        &mut self,
         process: &Closure,
         need: &Need,
         user: &str,
         got: &str,
     ) -> Option<Vec<String>> {
-        let user = self.sysroot.file(user);
-        let user = user.value()?;
-        let provider = self.sysroot.file(got);
-        let provider = provider.value()?;
-        let mut lacking = Vec::new();
-        let library = known(file_name(&need.soname))?;
-        let nodes: Vec<String> = version_needs(user)
-            .into_iter()
-            .filter(|need_of| need_of.library == need.soname)
-            .flat_map(|need_of| need_of.nodes)
-            .collect();
-        let prefix = WITHOUT_NODE
-            .iter()
-            .find(|(name, _)| *name == library && nodes.is_empty())
+        let soname = need.soname.as_str();
+        let library = known(soname)?;
+        let prefix = WITHOUT_NODE.iter().find(|(name, _)| *name == library);
+        let mut asked = self.asked(user, false)?;
+        let nodes = asked.nodes.iter().filter(|of| of.library == soname);
+        let nodes: Vec<String> = nodes.flat_map(|of| of.nodes.clone()).collect();
+        let prefix = prefix
+            .filter(|_| nodes.is_empty())
             .map(|(_, prefix)| *prefix);
-        if nodes.is_empty() && prefix.is_none() {
+        if prefix.is_some() {
+            asked = self.asked(user, true)?;
+        } else if nodes.is_empty() {
             return None;
         }
+        let provider = self.file(got)?;
+        let mut lacking = Vec::new();
         let names = &process.objects.get(need.found?)?.names;
-        let defined = version_definitions(provider);
+        let defined = version_definitions(&*provider);
         // A library without any node is taken as it is.
         if !defined.is_empty() {
             let missing = nodes
@@ -319,20 +376,18 @@ impl<'a> Links<'a> {
                 .filter(|node| !defined.contains(node) && !names.contains(node));
             lacking.extend(missing.map(|node| format!("@{node}")));
         }
-        let symbols = undefined_symbols_of(user, |of| match of {
-            Some(of) => of == need.soname,
-            None => prefix.is_some(),
-        });
-        let wanted: Vec<_> = symbols
+        let is_wanted = |symbol: &&Undefined| match &symbol.node {
+            Some((_, of)) => of == soname,
+            None => prefix.is_some_and(|prefix| symbol.name.starts_with(prefix)),
+        };
+        let wanted: Vec<&Undefined> = asked
+            .symbols
             .iter()
-            .filter(|symbol| {
-                !symbol.weak
-                    && (symbol.node.is_some()
-                        || prefix.is_some_and(|prefix| symbol.name.starts_with(prefix)))
-            })
+            .filter(|symbol| !symbol.weak)
+            .filter(is_wanted)
             .collect();
         let by_name: Vec<&str> = wanted.iter().map(|symbol| symbol.name.as_str()).collect();
-        let there = elf::dynamic_symbols_defined(provider, &by_name);
+        let there = elf::dynamic_symbols_defined(&*provider, &by_name);
         for (symbol, there) in wanted.iter().zip(there) {
             if there || lacking.len() >= MAX_LACKING {
                 continue;

@@ -60,7 +60,7 @@ pub(super) fn probe(
         links.follow(entry, &entries, &copies);
     }
     for soname in &by_name {
-        links.follow_name(soname);
+        links.follow_name(soname, &copies);
     }
     let links = links.finish(&copies);
     facts(copies, links)

@@ -40,7 +40,12 @@ fn finding(ctx: &Ctx<'_>, dist: &Installed, needed: &[(String, String)]) -> Find
     let user = needed.iter().find(|(name, _)| *name == dist.name);
     let user = user.map(|(_, by)| by.clone()).filter(|_| is_seen);
     let is_framework = is_seen && frameworks.iter().any(|f| f.name == dist.name);
-    let severity = if user.is_some() || is_framework {
+    let instead: Vec<_> = dist
+        .missing
+        .iter()
+        .map(|path| taken_instead(ctx, path))
+        .collect();
+    let severity = if (user.is_some() || is_framework) && instead.contains(&None) {
         Severity::Error
     } else {
         Severity::Warning
@@ -74,8 +79,11 @@ fn finding(ctx: &Ctx<'_>, dist: &Installed, needed: &[(String, String)]) -> Find
         .subject(subject.clone())
         .detail("The record says what was installed; an installation that was interrupted, a second `pip install --target` into the same folder, a full disk or a hand that tidied up leaves the record without the files. Installers look at the record alone and answer that the requirement is satisfied.")
         .evidence("recorded", format!("{recorded} shared libraries"), dist.metadata.clone());
-    for path in dist.missing.iter().take(NAMED) {
+    for (path, instead) in dist.missing.iter().zip(&instead).take(NAMED) {
         finding = finding.evidence(file_name(path), "not there", path.clone());
+        if let Some(instead) = instead {
+            finding = finding.evidence("taken instead", file_name(instead), *instead);
+        }
     }
     if let Some(user) = user {
         finding = finding.evidence("needed by", user, "Requires-Dist of its METADATA");
@@ -95,6 +103,17 @@ fn finding(ctx: &Ctx<'_>, dist: &Installed, needed: &[(String, String)]) -> Find
             vec![tool.install_again(&dist.name, &dist.version)],
         ))
         .source("Python packaging: recording installed projects (RECORD)")
+}
+
+/// The copy that whoever asks for a missing library gets in its place.
+fn taken_instead<'a>(ctx: &'a Ctx<'_>, path: &str) -> Option<&'a str> {
+    let links = ctx.facts.libraries.links.items().iter();
+    let mut asked = links
+        .filter(|link| link.soname == file_name(path))
+        .peekable();
+    asked.peek()?;
+    let got: Option<Vec<&str>> = asked.map(|link| link.got.as_deref()).collect();
+    got?.first().copied()
 }
 
 fn are(count: usize) -> &'static str {

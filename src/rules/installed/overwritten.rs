@@ -164,7 +164,7 @@ fn finding(ctx: &Ctx<'_>, files: &[&SharedFile], needed: &[(String, String)]) ->
         Layer::Framework
     };
     let severity = match (&wanted, place, wrong) {
-        (Some((wanted, _)), Some((there, _)), Some(_)) => how_bad(ctx, layer, wanted, there),
+        (Some((wanted, _)), Some((there, _)), Some(_)) => how_bad(ctx, layer, file, wanted, there),
         (Some(_), None, None) => Severity::Warning,
         _ if is_mixed => Severity::Warning,
         _ => Severity::Note,
@@ -245,7 +245,13 @@ fn is_conda(owner: &Owner) -> bool {
 }
 
 /// How bad it is that another distribution's file lies there.
-fn how_bad(ctx: &Ctx<'_>, layer: Layer, wanted: &Owner, there: &Owner) -> Severity {
+fn how_bad(
+    ctx: &Ctx<'_>,
+    layer: Layer,
+    file: &SharedFile,
+    wanted: &Owner,
+    there: &Owner,
+) -> Severity {
     if layer == Layer::Framework {
         // A build for the CPU on a machine without a GPU takes nothing away, and beside another framework not all.
         let has_gpu = ctx.gpus().next().is_some() || ctx.on_tegra() || ctx.in_wsl();
@@ -255,6 +261,18 @@ fn how_bad(ctx: &Ctx<'_>, layer: Layer, wanted: &Owner, there: &Owner) -> Severi
             .count()
             == 0;
         return if has_gpu && alone {
+            Severity::Error
+        } else {
+            Severity::Warning
+        };
+    }
+    // What asks for it tells best, where anything does.
+    let links = ctx.facts.libraries.links.items().iter();
+    let mut users = links
+        .filter(|link| link.got.as_ref() == Some(&file.path))
+        .peekable();
+    if users.peek().is_some() {
+        return if users.any(|link| !link.lacking.is_empty()) {
             Severity::Error
         } else {
             Severity::Warning
