@@ -15,8 +15,11 @@
 mod grid;
 mod identity;
 mod lab;
+mod libraries;
 mod no_gpu;
 #[path = "../parts/mod.rs"]
 mod parts;
 mod stubs;
 mod unchanged;
+#[path = "../inspect/parts.rs"]
+mod wheels;

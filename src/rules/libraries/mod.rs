@@ -2,6 +2,7 @@
 //! whether the parts of one library belong together, and what shadows what. NVRTC's builtins, which are the runtime's, are
 //! found the same way and judged here too.
 
+mod gpu;
 mod lacking;
 mod majors;
 mod missing;
@@ -26,6 +27,15 @@ pub(super) static RULES: &[Rule] = &[
         follows_from: &[],
         page: include_str!("../pages/library-damaged.md"),
         check: missing::library_damaged,
+    },
+    Rule {
+        id: "library-drops-gpu",
+        layer: Layer::Libraries,
+        severity: Severity::Error,
+        need: Need::Detail,
+        follows_from: &[],
+        page: include_str!("../pages/library-drops-gpu.md"),
+        check: gpu::library_drops_gpu,
     },
     Rule {
         id: "library-lacks-symbol",
