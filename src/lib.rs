@@ -38,7 +38,7 @@
 //! | [`inspect`] | what files hold (runtime, device code, needs) and whether they run on a target; its own findings and pages |
 //! | [`report`] | text, Markdown and JSON, and the escaping of strings from the host |
 //! | [`redact`] | the one writer that takes private names out of a snapshot |
-//! | [`version`] | versions as NVIDIA writes them |
+//! | [`version`], [`requirement`] | versions as NVIDIA writes them, and the bounds that Python packages put on them |
 //! | [`cli`], [`commands`] | the command line; the caller's world (environment, terminal, clock) is read there and handed on as data |
 //! | [`error`] | the caller's mistakes: exit code 2. What the host does wrong is a reading or a finding, never an error |
 //!
@@ -94,6 +94,7 @@ pub mod probe;
 pub mod read;
 pub mod redact;
 pub mod report;
+pub mod requirement;
 pub mod rules;
 pub mod sysroot;
 pub mod target;

@@ -8,7 +8,9 @@
 mod compat;
 mod cuda;
 mod distros;
+mod frameworks;
 mod gpus;
+mod libraries;
 pub mod lint;
 mod overlay;
 mod platforms;
@@ -16,6 +18,7 @@ mod rows;
 mod table;
 mod targets;
 mod toolchain;
+mod torch;
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -27,15 +30,24 @@ pub use cuda::{
     DriverBranch, EndOfLife, Family, KernelModules, LevelBy, MinimumDriver, PtxIsa, Toolkit,
 };
 pub use distros::{DistroPackage, Purpose};
+pub use frameworks::{
+    BitsandbytesRelease, JaxPlugin, NgcImage, OnnxruntimeRelease, Pins, Released,
+    TensorflowRelease, TorchArchs, TorchInstall, TorchRelease, VllmRelease, XformersRelease,
+    nearest,
+};
 pub use gpus::{Arch, Chip, Generation, Gpu, NvSwitch, OpenModule};
+pub use libraries::{
+    Cudnn, CudnnFiles, Nccl, Soname, Tensorrt, ToolkitComponents, cudnn_answer, cudnn_of_answer,
+};
 pub use overlay::{Overlay, OverlayError, OverlayFile};
 pub use platforms::{BrandList, ImageRequirement, Jetson, JetsonBoard, JetsonUpgrade};
 pub use rows::{Capability, Confidence, Note};
-pub use targets::{BinaryRule, CompatBorder, Fit, Scope, Target};
+pub use targets::{BinaryRule, CodeFit, CodeTargets, CompatBorder, Fit, Scope, Target};
 pub use toolchain::{Glibc, HostCompiler, PtxasTargets};
+pub use torch::{Machine, TorchBuild, TorchWanted, cuda_of_torch_tag, torch_tag};
 
 /// The bundled files: name and text. A table lies in one of them.
-const FILES: [(&str, &str); 5] = [
+const FILES: [(&str, &str); 7] = [
     (
         CUDA_DRIVER,
         include_str!("../../compat-matrix/cuda-driver.toml"),
@@ -50,12 +62,22 @@ const FILES: [(&str, &str); 5] = [
         include_str!("../../compat-matrix/platforms.toml"),
     ),
     (DISTROS, include_str!("../../compat-matrix/distros.toml")),
+    (
+        LIBRARIES,
+        include_str!("../../compat-matrix/libraries.toml"),
+    ),
+    (
+        FRAMEWORKS,
+        include_str!("../../compat-matrix/frameworks.toml"),
+    ),
 ];
 const CUDA_DRIVER: &str = "cuda-driver.toml";
 const GPUS: &str = "gpus.toml";
 const TOOLCHAIN: &str = "toolchain.toml";
 const PLATFORMS: &str = "platforms.toml";
 const DISTROS: &str = "distros.toml";
+const LIBRARIES: &str = "libraries.toml";
+const FRAMEWORKS: &str = "frameworks.toml";
 
 /// The only schema of the files that this version reads.
 const SCHEMA: u32 = 1;
@@ -157,6 +179,44 @@ tables! {
     platform_notes: PLATFORMS, "note", Note;
     /// Packages of distributions.
     distro_package_rows: DISTROS, "distro_package", DistroPackage;
+    /// cuDNN, by major version of CUDA, oldest first.
+    cudnns: LIBRARIES, "cudnn", Cudnn;
+    /// The files of a cuDNN.
+    cudnn_file_rows: LIBRARIES, "cudnn_files", CudnnFiles;
+    /// Builds of NCCL, oldest first.
+    nccls: LIBRARIES, "nccl", Nccl;
+    /// `TensorRT`, oldest first.
+    tensorrts: LIBRARIES, "tensorrt", Tensorrt;
+    /// Sonames by major version of CUDA.
+    sonames: LIBRARIES, "soname", Soname;
+    /// The libraries of toolkit releases, as wheels.
+    toolkit_component_rows: LIBRARIES, "toolkit_components", ToolkitComponents;
+    /// What the tables of libraries cannot say in columns.
+    library_notes: LIBRARIES, "note", Note;
+    /// Releases of `PyTorch`, oldest first.
+    torch_releases: FRAMEWORKS, "torch_release", TorchRelease;
+    /// Device code in `PyTorch`'s builds.
+    torch_arch_rows: FRAMEWORKS, "torch_archs", TorchArchs;
+    /// How installers take one build of `PyTorch`.
+    torch_installs: FRAMEWORKS, "torch_install", TorchInstall;
+    /// Releases of `TensorFlow`, oldest first.
+    tensorflow_releases: FRAMEWORKS, "tensorflow_release", TensorflowRelease;
+    /// JAX plugins by major version of CUDA, oldest first.
+    jax_plugins: FRAMEWORKS, "jax_plugin", JaxPlugin;
+    /// Releases of ONNX Runtime for CUDA, oldest first.
+    onnxruntime_releases: FRAMEWORKS, "onnxruntime_release", OnnxruntimeRelease;
+    /// Releases of vLLM, oldest first.
+    vllm_releases: FRAMEWORKS, "vllm_release", VllmRelease;
+    /// Releases of xFormers, oldest first.
+    xformers_releases: FRAMEWORKS, "xformers_release", XformersRelease;
+    /// Releases of bitsandbytes, oldest first.
+    bitsandbytes_releases: FRAMEWORKS, "bitsandbytes_release", BitsandbytesRelease;
+    /// What releases ask of other packages.
+    pins: FRAMEWORKS, "pins", Pins;
+    /// Images of NGC, oldest first.
+    ngc_images: FRAMEWORKS, "ngc_image", NgcImage;
+    /// What the tables of frameworks cannot say in columns.
+    framework_notes: FRAMEWORKS, "note", Note;
 }
 
 impl fmt::Debug for Matrix {

@@ -21,9 +21,12 @@ use toml::de::{DeTable, DeValue};
 
 use super::rows::AnyRow;
 use super::{
-    Arch, CUDA_DRIVER, Chip, CompatBuild, CompatNote, Confidence, DriverBranch, FILES, Family,
-    ForwardCompat, GPUS, HostCompiler, ImageRequirement, Jetson, JetsonBoard, JetsonUpgrade,
-    Matrix, NvSwitch, PLATFORMS, PtxIsa, PtxasTargets, SCHEMA, TABLES, TOOLCHAIN, Toolkit, lint,
+    Arch, BitsandbytesRelease, CUDA_DRIVER, Chip, CompatBuild, CompatNote, Confidence, Cudnn,
+    DriverBranch, FILES, FRAMEWORKS, Family, ForwardCompat, GPUS, HostCompiler, ImageRequirement,
+    JaxPlugin, Jetson, JetsonBoard, JetsonUpgrade, LIBRARIES, Matrix, Nccl, NgcImage, NvSwitch,
+    OnnxruntimeRelease, PLATFORMS, Pins, PtxIsa, PtxasTargets, SCHEMA, Soname, TABLES, TOOLCHAIN,
+    TensorflowRelease, Tensorrt, Toolkit, ToolkitComponents, TorchArchs, TorchRelease, VllmRelease,
+    XformersRelease, lint,
 };
 
 /// The longest text in a row: names are shorter, sources seldom longer.
@@ -113,6 +116,21 @@ open_tables! {
     jetson_boards: PLATFORMS, "jetson_board", JetsonBoard, |_row| ();
     jetson_upgrades: PLATFORMS, "jetson_upgrade", JetsonUpgrade, |_row| ();
     image_requirements: PLATFORMS, "image_require", ImageRequirement, |row| row.cuda.clone();
+    cudnns: LIBRARIES, "cudnn", Cudnn, |row| (row.cuda, row.first.clone());
+    nccls: LIBRARIES, "nccl", Nccl, |row| row.version.clone();
+    tensorrts: LIBRARIES, "tensorrt", Tensorrt, |row| row.first.clone();
+    sonames: LIBRARIES, "soname", Soname, |row| row.cuda;
+    toolkit_component_rows: LIBRARIES, "toolkit_components", ToolkitComponents, |row| row.toolkit.clone();
+    torch_releases: FRAMEWORKS, "torch_release", TorchRelease, |row| row.version.clone();
+    torch_arch_rows: FRAMEWORKS, "torch_archs", TorchArchs, |row| (row.cuda.clone(), row.torch_from.clone());
+    tensorflow_releases: FRAMEWORKS, "tensorflow_release", TensorflowRelease, |row| row.version.clone();
+    jax_plugins: FRAMEWORKS, "jax_plugin", JaxPlugin, |row| (row.cuda, row.version.clone());
+    onnxruntime_releases: FRAMEWORKS, "onnxruntime_release", OnnxruntimeRelease, |row| row.version.clone();
+    vllm_releases: FRAMEWORKS, "vllm_release", VllmRelease, |row| row.version.clone();
+    xformers_releases: FRAMEWORKS, "xformers_release", XformersRelease, |row| row.version.clone();
+    bitsandbytes_releases: FRAMEWORKS, "bitsandbytes_release", BitsandbytesRelease, |row| row.version.clone();
+    pins: FRAMEWORKS, "pins", Pins, |row| (row.package.clone(), row.version.clone());
+    ngc_images: FRAMEWORKS, "ngc_image", NgcImage, |row| row.tag.clone();
 }
 
 fn order_of<T, K: Ord>(a: &T, b: &T, key: impl Fn(&T) -> K) -> Ordering {

@@ -9,6 +9,7 @@ use serde::{Deserialize, Serialize};
 
 use super::rows::{capability, row};
 use super::{Capability, Confidence, Matrix};
+use crate::version::Version;
 
 /// How far a target reaches.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -66,6 +67,66 @@ impl fmt::Display for Target {
         };
         write!(f, "sm_{}{}{letter}", self.capability.0, self.capability.1)
     }
+}
+
+/// Device code as a table lists it: `["sm_80", "sm_90a", "compute_90"]`.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(try_from = "Vec<String>", into = "Vec<String>")]
+pub struct CodeTargets {
+    /// Machine code, in the order of the table.
+    pub elf: Vec<Target>,
+    /// PTX, likewise.
+    pub ptx: Vec<Target>,
+}
+
+impl TryFrom<Vec<String>> for CodeTargets {
+    type Error = String;
+
+    fn try_from(words: Vec<String>) -> Result<Self, String> {
+        let mut code = Self::default();
+        for word in words {
+            let list = match word.split_once('_') {
+                Some(("sm", _)) => &mut code.elf,
+                Some(("compute", _)) => &mut code.ptx,
+                _ => return Err(format!("`{}` is no architecture", word.escape_debug())),
+            };
+            let target = Target::parse(&word);
+            list.push(
+                target.ok_or_else(|| format!("`{}` is no architecture", word.escape_debug()))?,
+            );
+        }
+        Ok(code)
+    }
+}
+
+impl From<CodeTargets> for Vec<String> {
+    fn from(code: CodeTargets) -> Self {
+        code.words()
+    }
+}
+
+impl CodeTargets {
+    /// As they are written: `sm_90a`, `compute_90`.
+    pub fn words(&self) -> Vec<String> {
+        let ptx = |target: &Target| target.to_string().replacen("sm_", "compute_", 1);
+        let elf = self.elf.iter().map(ToString::to_string);
+        elf.chain(self.ptx.iter().map(ptx)).collect()
+    }
+}
+
+/// How listed device code does on a GPU.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum CodeFit {
+    /// Its machine code for this target runs.
+    Cubin(Target),
+    /// The driver compiles its PTX for this target.
+    Ptx(Target),
+    /// There is PTX for it, of this version of the language, and the driver compiles older ones only.
+    PtxTooNew(Version),
+    /// There is nothing for it.
+    No,
+    /// Not known, and why.
+    Unknown(String),
 }
 
 /// Whether code runs on a GPU.
@@ -163,6 +224,32 @@ impl Matrix {
             Scope::Specific => gpu == code,
         };
         if fits { Fit::Yes } else { Fit::No }
+    }
+
+    /// How device code of these targets does on a GPU: machine code first, then PTX, if a driver knows its language
+    /// ([`Matrix::ptx_loads`]).
+    pub fn targets_fit(&self, code: &CodeTargets, gpu: Capability) -> CodeFit {
+        let mut unknown = None;
+        let mut best = None;
+        for target in &code.elf {
+            match self.cubin_fits(target, gpu) {
+                Fit::Yes => best = best.max(Some(*target)),
+                Fit::No => {}
+                Fit::Unknown(why) => unknown = Some(why),
+            }
+        }
+        if let Some(target) = best {
+            return CodeFit::Cubin(target);
+        }
+        let ptx = code
+            .ptx
+            .iter()
+            .filter(|target| self.ptx_fits(target, gpu) == Fit::Yes);
+        match (ptx.max(), unknown) {
+            (Some(target), _) => CodeFit::Ptx(*target),
+            (None, Some(why)) => CodeFit::Unknown(why),
+            (None, None) => CodeFit::No,
+        }
     }
 }
 

@@ -4,7 +4,9 @@
 //! the other files hold one group of tables each.
 
 mod cuda;
+mod frameworks;
 mod gpus;
+mod libraries;
 mod platforms;
 #[cfg(test)]
 mod tests;
@@ -30,6 +32,8 @@ pub fn lint(matrix: &Matrix) -> Vec<String> {
     cuda::check(&mut report);
     gpus::check(&mut report);
     platforms::check(&mut report);
+    libraries::check(&mut report);
+    frameworks::check(&mut report);
     report.problems
 }
 
@@ -107,6 +111,13 @@ impl<'a> At<'_, 'a> {
         self.need(found == Some(level), problem);
     }
 
+    /// There is a toolkit of this major version.
+    fn major(&mut self, cuda: u32) {
+        let mut toolkits = self.report.matrix.toolkits().iter();
+        let known = toolkits.any(|row| row.cuda.major() == cuda);
+        self.need(known, format_args!("there is no toolkit {cuda}.x"));
+    }
+
     /// There is a toolkit of this major and minor version.
     fn toolkit(&mut self, cuda: &Version) {
         let minor = cuda.major_minor();
@@ -134,25 +145,37 @@ fn heads(report: &mut Report<'_>) {
 
 /// Cells that hold a version, and nothing else.
 pub(super) const VERSION_CELLS: &[&str] = &[
+    "archs_of",
     "clang_min",
+    "cublas",
     "cuda",
+    "cudas",
+    "cudnn",
+    "cudnn_min",
     "driver",
     "driver_windows",
+    "first",
     "first_toolkit",
     "jetpack",
     "l4t",
+    "last",
     "last_toolkit",
     "libcuda",
     "max_symbol_version",
     "min_driver",
     "min_driver_windows",
     "min_seen",
+    "nccl",
     "never",
     "never_from",
+    "newest_python",
     "ptx",
+    "tensorrt",
     "toolkit",
     "toolkit_from",
     "toolkit_to",
+    "torch_from",
+    "torch_to",
     "unknown_after",
     "upgrades",
 ];

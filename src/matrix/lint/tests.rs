@@ -1,7 +1,9 @@
 //! The bundled tables hold, and a wrong cell in them is found.
 
 use super::lint;
-use crate::matrix::{CUDA_DRIVER, DISTROS, FILES, GPUS, Matrix, PLATFORMS, TOOLCHAIN};
+use crate::matrix::{
+    CUDA_DRIVER, DISTROS, FILES, FRAMEWORKS, GPUS, LIBRARIES, Matrix, PLATFORMS, TOOLCHAIN,
+};
 
 #[test]
 fn the_bundled_tables_hold() {
@@ -254,6 +256,133 @@ fn a_wrong_cell_is_found() {
             "{release}\"]]\nnote",
             "{kernel}\"]]\nnote",
             "nothing fills",
+        ),
+        (
+            FRAMEWORKS,
+            "cudas = [\"11.8\", \"12.4\", \"12.6\"]",
+            "cudas = [\"11.8\", \"12.6\"]",
+            "PyPI's build is none of its builds",
+        ),
+        (
+            FRAMEWORKS,
+            "cudas = [\"11.8\", \"12.4\", \"12.6\"]",
+            "cudas = [\"12.4\", \"11.8\", \"12.6\"]",
+            "out of order",
+        ),
+        (
+            FRAMEWORKS,
+            "newest_python = \"3.15\"",
+            "newest_python = \"3.10\"",
+            "too old for it",
+        ),
+        (
+            FRAMEWORKS,
+            "torch_from = \"2.8\"\ntorch_to = \"2.10\"",
+            "torch_from = \"2.7\"\ntorch_to = \"2.10\"",
+            "another row has the same builds",
+        ),
+        (
+            FRAMEWORKS,
+            "torch_from = \"2.11\"\ntorch_to = \"2.11\"\ncuda = \"12.8\"",
+            "torch_from = \"2.16\"\ntorch_to = \"2.16\"\ncuda = \"12.8\"",
+            "no release has such a build",
+        ),
+        (
+            FRAMEWORKS,
+            "x86_64 = [\"sm_37\", \"sm_50\", \"sm_60\", \"sm_70\", \"sm_75\", \"sm_80\", \"sm_86\"]",
+            "x86_64 = [\"sm_37\", \"sm_100\"]",
+            "CUDA 11.7 does not build for sm_100",
+        ),
+        (FRAMEWORKS, "\"sm_37\", ", "\"gfx90a\", ", "no architecture"),
+        (
+            FRAMEWORKS,
+            "torch=={version}+{tag}",
+            "torch=={release}+{tag}",
+            "nothing fills",
+        ),
+        (
+            FRAMEWORKS,
+            "version = \"0.10.0\"\ntorch = \"2.7.1\"",
+            "version = \"0.10.0\"\ntorch = \"2.7.3\"",
+            "has no row",
+        ),
+        (
+            FRAMEWORKS,
+            "version = \"0.10.0\"\ntorch = \"2.7.1\"\ncuda = \"12.6\"",
+            "version = \"0.10.0\"\ntorch = \"2.7.1\"\ncuda = \"12.8\"",
+            "not that of the torch",
+        ),
+        (
+            FRAMEWORKS,
+            "torch = \"==2.6.0\"",
+            "torch = \"=2.6.0\"",
+            "bounds no version",
+        ),
+        (
+            FRAMEWORKS,
+            "package = \"torch\"\nversion = \"2.0.1\"",
+            "package = \"torch\"\nversion = \"2.0.2\"",
+            "no such release",
+        ),
+        (
+            FRAMEWORKS,
+            "\"nvidia-cuda-runtime-cu11==11.7.99\"",
+            "\"nvidia-cuda-runtime-cu11==11.8.89\"",
+            "runtime of another CUDA version",
+        ),
+        (
+            FRAMEWORKS,
+            "min_driver_printed = 575",
+            "min_driver_printed = 470",
+            "does not run its CUDA",
+        ),
+        (
+            FRAMEWORKS,
+            "plugin = \"jax-cuda13-plugin\"\ncuda = 13",
+            "plugin = \"jax-cuda13-plugin\"\ncuda = 12",
+            "of another CUDA version",
+        ),
+        (
+            LIBRARIES,
+            "first = \"9.7\"",
+            "first = \"9.6\"",
+            "the next one begins before it ends",
+        ),
+        (
+            LIBRARIES,
+            "archs_of = \"9.28.1\"",
+            "archs_of = \"9.29.1\"",
+            "archs_of is another release",
+        ),
+        (
+            LIBRARIES,
+            "last = \"9.6\"\ncuda = 12\nmin_driver = \"525.60.13\"\ncapability_min = \"5.0\"",
+            "last = \"9.6\"\ncuda = 12\nmin_driver = \"525.60.13\"\ncapability_min = \"5.2\"",
+            "older GPU again",
+        ),
+        (
+            LIBRARIES,
+            "last = \"10.4\"",
+            "last = \"10.5\"",
+            "the next one begins before it ends",
+        ),
+        (
+            LIBRARIES,
+            "soname = \"libnvinfer.so.11\"",
+            "soname = \"libnvinfer.so.10\"",
+            "of another version",
+        ),
+        (
+            LIBRARIES,
+            "cuda = \"12.9\"",
+            "cuda = \"12.2\"",
+            "CUDA 12.2 does not build for sm_100",
+        ),
+        (
+            LIBRARIES,
+            "toolkit = \"13.2.2\"",
+            "toolkit = \"13.2.9\"",
+            "no such toolkit",
         ),
     ] {
         let text = FILES.iter().find(|(name, _)| *name == file).unwrap().1;
