@@ -5,6 +5,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::Reading;
+use crate::version::Version;
 
 /// The distributions of the consumer's environment.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -13,6 +14,8 @@ pub struct PythonFacts {
     /// Those that bring GPU libraries, frameworks or extensions, in the order of the search path; the same name may
     /// occur more than once. Other distributions are not recorded. Absent where the consumer is no environment.
     pub distributions: Reading<Vec<Installed>>,
+    /// What two or more of them brought: one lies there, and the others' records speak of a file that is gone.
+    pub shared: Reading<Vec<SharedFile>>,
 }
 
 impl PythonFacts {
@@ -46,8 +49,8 @@ pub struct Installed {
     /// Its requirements as written (`Requires-Dist`; of a conda package its `depends`) that name a GPU library, a
     /// framework or an extension.
     pub requires: Vec<String>,
-    /// The shared libraries (`lib*.so*`) that it recorded, and those extension modules that another distribution has
-    /// recorded as well. Absent where it has no list of files.
+    /// The shared libraries (`lib*.so*`) that it recorded; extension modules are left out. Absent where it has no list of
+    /// files, as after Debian's packages.
     pub files: Reading<Vec<RecordedFile>>,
     /// Recorded shared libraries and extension modules that are not there.
     pub missing: Vec<String>,
@@ -84,4 +87,36 @@ pub struct ChangedFile {
     pub recorded_bytes: u64,
     /// The size that it has, in bytes.
     pub size_bytes: u64,
+}
+
+/// A shared object, or the folder of a package, that more than one distribution brought.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(default)]
+pub struct SharedFile {
+    /// Where it lies.
+    pub path: String,
+    /// Who brought it, in the order of the search path.
+    pub owners: Vec<Owner>,
+    /// The size that the file has, in bytes; absent where it is a folder.
+    pub size_bytes: Reading<u64>,
+    /// The version that the file itself tells. Not looked for (unreadable) where its size tells whose it is.
+    pub version: Reading<Version>,
+    /// The version of CUDA that the file says it was built for. As with `version`.
+    pub cuda: Reading<Version>,
+    /// The distribution that the package itself says it is of: ONNX Runtime's `package_name`.
+    pub package: Reading<String>,
+}
+
+/// One of those that brought a file.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(default)]
+pub struct Owner {
+    /// The distribution's name.
+    pub name: String,
+    /// Its version as written.
+    pub version: String,
+    /// Its record.
+    pub metadata: String,
+    /// The size that it recorded, in bytes; `None` where it recorded none.
+    pub recorded_bytes: Option<u64>,
 }

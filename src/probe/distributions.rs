@@ -4,19 +4,18 @@
 //!
 //! An environment has a hundred distributions; only those of [`is_relevant`] are opened. Nothing is run or imported.
 
-use std::collections::BTreeMap;
-
 use crate::facts::{
     ChangedFile, Consumer, ConsumerKind, Installed, PythonFacts, Reading, RecordedFile,
 };
 use crate::probe::consumer::has_extension;
-use crate::probe::search_path::Site;
+use crate::probe::search_path::{Site, resolved};
+use crate::probe::shared_files;
 use crate::read::{ReadAt, pydist, record};
 use crate::sysroot::{Sysroot, file_name, join, parent};
 
 /// The most of a METADATA that is read, in bytes: its header comes first, and vLLM's with 150 lines has 10 kB.
 const METADATA_CAP: usize = 64 << 10;
-/// The most of a file in `conda-meta` that is read, in bytes; PyTorch's with 12,000 files has 5 MB.
+/// The most of a file in `conda-meta` that is read, in bytes; that of `PyTorch` with 12,000 files has 5 MB.
 const CONDA_CAP: usize = 16 << 20;
 
 /// Names of distributions that bring GPU libraries, frameworks or extensions. What a name begins with counts as well
@@ -43,7 +42,7 @@ const RELEVANT: &[&str] = &[
     "deepspeed",
     "dgl*",
     "exllamav2",
-    "faiss-gpu*",
+    "faiss-*",
     "flash-attn*",
     "flashinfer*",
     "horovod",
@@ -179,41 +178,27 @@ pub(super) fn probe(
     if consumer.kind == ConsumerKind::Machine {
         return PythonFacts {
             distributions: Reading::absent("no environment"),
+            shared: Reading::absent("no environment"),
         };
     }
     let refused = sites.iter().find_map(|site| site.refused.clone());
     if let Some(reason) = refused.filter(|_| named.is_empty()) {
         return PythonFacts {
-            distributions: Reading::unreadable(reason),
+            distributions: Reading::unreadable(reason.as_str()),
+            shared: Reading::unreadable(reason),
         };
     }
-    let read: Vec<(Installed, Vec<RecordedFile>)> = named
+    let (distributions, modules): (Vec<Installed>, Vec<Vec<RecordedFile>>) = named
         .into_iter()
         .map(|distribution| installed(sysroot, distribution))
-        .collect();
+        .unzip();
     PythonFacts {
-        distributions: Reading::present(without_lone_modules(read), SOURCE),
+        shared: Reading::present(
+            shared_files::find(sysroot, &distributions, &modules),
+            SOURCE,
+        ),
+        distributions: Reading::present(distributions, SOURCE),
     }
-}
-
-/// The distributions with their extension modules where two have recorded the same one.
-fn without_lone_modules(read: Vec<(Installed, Vec<RecordedFile>)>) -> Vec<Installed> {
-    let mut owners: BTreeMap<String, u32> = BTreeMap::new();
-    for file in read.iter().flat_map(|(_, modules)| modules) {
-        *owners.entry(file.path.clone()).or_default() += 1;
-    }
-    read.into_iter()
-        .map(|(mut installed, modules)| {
-            if let Reading::Present { value, .. } = &mut installed.files {
-                value.extend(
-                    modules
-                        .into_iter()
-                        .filter(|file| owners.get(&file.path) > Some(&1)),
-                );
-            }
-            installed
-        })
-        .collect()
 }
 
 /// One distribution, and the extension modules that it recorded.
@@ -346,23 +331,6 @@ fn absolute(base: &str, files: Vec<record::Recorded>) -> Vec<RecordedFile> {
         .collect()
 }
 
-/// A recorded path as a whole one: `../../../bin/x` goes up by names, as installers mean it.
-fn resolved(base: &str, path: &str) -> String {
-    if path.starts_with('/') {
-        return path.to_owned();
-    }
-    let mut base = base.trim_end_matches('/');
-    let mut rest = path;
-    loop {
-        rest = rest.trim_start_matches("./");
-        let Some(up) = rest.strip_prefix("../") else {
-            return join(base, rest);
-        };
-        base = parent(base);
-        rest = up;
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -395,21 +363,5 @@ mod tests {
             assert!(!is_relevant(name), "{name}");
         }
         assert!(RELEVANT.is_sorted());
-    }
-
-    #[test]
-    fn recorded_paths() {
-        for (path, whole) in [
-            (
-                "nvidia/nccl/lib/libnccl.so.2",
-                "/v/lib/python3.12/site-packages/nvidia/nccl/lib/libnccl.so.2",
-            ),
-            ("../../../lib/libx.so", "/v/lib/libx.so"),
-            ("./a.so", "/v/lib/python3.12/site-packages/a.so"),
-            ("/opt/x.so", "/opt/x.so"),
-            ("../../../../../../../x.so", "/x.so"),
-        ] {
-            assert_eq!(resolved("/v/lib/python3.12/site-packages", path), whole);
-        }
     }
 }

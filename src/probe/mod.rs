@@ -16,6 +16,7 @@ mod loader;
 pub mod resolve;
 mod runtime;
 mod search_path;
+mod shared_files;
 mod system;
 pub mod vendor;
 

@@ -67,24 +67,25 @@ pub(super) fn sites(sysroot: &Sysroot, env: &BTreeMap<String, String>, prefix: &
 struct Sites<'a> {
     sysroot: &'a Sysroot,
     found: Vec<Site>,
-    /// The folders that are in it, by device and inode: `lib64` is a link to `lib` in many environments.
+    /// The folders that are in it, by device and inode: two paths may lead to the same.
     seen: Vec<(u64, u64)>,
 }
 
 impl Sites<'_> {
     /// The site-packages folders of a prefix: those of Python itself, and Debian's and Fedora's.
     fn add_prefix(&mut self, prefix: &str, versions: &[String]) {
+        // In a virtual environment lib64 is a link to lib, on Fedora a folder of its own that comes first.
+        let lib64 = self.sysroot.lstat(&join(prefix, "lib64"));
+        let own_lib64 = lib64.value().is_some_and(|stat| stat.kind == Kind::Folder);
         for version in versions {
-            for dir in [
-                format!("{prefix}/local/lib/{version}/dist-packages"),
-                format!("{prefix}/local/lib64/{version}/site-packages"),
-                format!("{prefix}/local/lib/{version}/site-packages"),
-                format!("{prefix}/lib64/{version}/site-packages"),
-                format!("{prefix}/lib/{version}/site-packages"),
-                format!("{prefix}/lib/{version}/dist-packages"),
-            ] {
-                self.add_with_pth(dir);
+            self.add_with_pth(format!("{prefix}/local/lib/{version}/dist-packages"));
+            if own_lib64 {
+                self.add_with_pth(format!("{prefix}/local/lib64/{version}/site-packages"));
+                self.add_with_pth(format!("{prefix}/local/lib/{version}/site-packages"));
+                self.add_with_pth(format!("{prefix}/lib64/{version}/site-packages"));
             }
+            self.add_with_pth(format!("{prefix}/lib/{version}/site-packages"));
+            self.add_with_pth(format!("{prefix}/lib/{version}/dist-packages"));
         }
         self.add_with_pth(format!("{prefix}/lib/python3/dist-packages"));
     }
@@ -115,11 +116,7 @@ impl Sites<'_> {
         for (pth, text) in self.add(path) {
             let folder = parent(&pth).to_owned();
             for line in pydist::pth_paths(&text) {
-                let dir = if line.starts_with('/') {
-                    line
-                } else {
-                    join(&folder, line.trim_start_matches("./"))
-                };
+                let dir = resolved(&folder, &line);
                 self.add(dir.trim_end_matches('/').to_owned());
             }
         }
@@ -218,4 +215,42 @@ pub(super) fn python_folders(sysroot: &Sysroot, prefix: &str) -> Vec<String> {
         .list(&join(prefix, "lib"), |name| name.starts_with("python3."))
         .items()
         .to_vec()
+}
+
+/// A path below a folder as a whole one: `../../../bin/x` goes up by names, as installers and `site` mean it.
+pub(super) fn resolved(base: &str, path: &str) -> String {
+    if path.starts_with('/') {
+        return path.to_owned();
+    }
+    let mut base = base.trim_end_matches('/');
+    let mut rest = path;
+    loop {
+        rest = rest.trim_start_matches("./");
+        let Some(up) = rest.strip_prefix("../") else {
+            return join(base, rest);
+        };
+        base = parent(base);
+        rest = up;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn recorded_paths() {
+        for (path, whole) in [
+            (
+                "nvidia/nccl/lib/libnccl.so.2",
+                "/v/lib/python3.12/site-packages/nvidia/nccl/lib/libnccl.so.2",
+            ),
+            ("../../../lib/libx.so", "/v/lib/libx.so"),
+            ("./a.so", "/v/lib/python3.12/site-packages/a.so"),
+            ("/opt/x.so", "/opt/x.so"),
+            ("../../../../../../../x.so", "/x.so"),
+        ] {
+            assert_eq!(resolved("/v/lib/python3.12/site-packages", path), whole);
+        }
+    }
 }

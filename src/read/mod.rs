@@ -26,6 +26,7 @@ pub mod proc;
 pub mod pydist;
 pub mod recipes;
 pub mod record;
+pub mod requirement;
 mod symbols;
 #[cfg(test)]
 mod tests;

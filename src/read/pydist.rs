@@ -94,7 +94,7 @@ fn distribution(name: &str, version: &str) -> Option<Distribution> {
 }
 
 /// Whether a letter may stand in a name.
-fn is_name(c: char) -> bool {
+pub(super) fn is_name(c: char) -> bool {
     c.is_alphanumeric() || matches!(c, '-' | '_' | '.')
 }
 

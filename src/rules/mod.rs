@@ -8,12 +8,14 @@ mod driver;
 mod expected;
 mod gpu_state;
 mod hardware;
+mod installed;
 mod libraries;
 mod runtime;
 mod stack;
 mod system;
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::LazyLock;
 
 pub use expected::{Expectation, gpu_expected};
 pub use stack::nvml_code;
@@ -144,17 +146,25 @@ pub struct Rule {
 
 /// All rules in walking order of their layers, sorted by id within each.
 pub fn all() -> impl Iterator<Item = &'static Rule> {
-    [
-        hardware::RULES,
-        system::RULES,
-        driver::RULES,
-        container::RULES,
-        runtime::RULES,
-        libraries::RULES,
-        application::RULES,
-    ]
-    .into_iter()
-    .flatten()
+    static ALL: LazyLock<Vec<&'static Rule>> = LazyLock::new(|| {
+        let mut all: Vec<&Rule> = [
+            hardware::RULES,
+            system::RULES,
+            driver::RULES,
+            container::RULES,
+            runtime::RULES,
+            libraries::RULES,
+            installed::RULES,
+            application::RULES,
+        ]
+        .into_iter()
+        .flatten()
+        .collect();
+        // Several files may have rules of one layer.
+        all.sort_by_key(|rule| (rule.layer, rule.id));
+        all
+    });
+    ALL.iter().copied()
 }
 
 /// The rule of an id.

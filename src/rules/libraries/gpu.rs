@@ -28,8 +28,9 @@ pub(super) fn library_drops_gpu(ctx: &Ctx<'_>) -> Outcome {
         let Some((limit, version)) = limit(ctx, copy) else {
             continue;
         };
-        let (below, served): (Vec<_>, Vec<_>) =
-            gpus.iter().partition(|(_, capability)| *capability < limit.least);
+        let (below, served): (Vec<_>, Vec<_>) = gpus
+            .iter()
+            .partition(|(_, capability)| *capability < limit.least);
         let Some((device, capability)) = below.first() else {
             continue;
         };
@@ -38,7 +39,14 @@ pub(super) fn library_drops_gpu(ctx: &Ctx<'_>) -> Outcome {
         } else {
             Severity::Warning
         };
-        findings.push(finding(ctx, copy, version, &limit, (device, *capability), severity));
+        findings.push(finding(
+            ctx,
+            copy,
+            version,
+            &limit,
+            (device, *capability),
+            severity,
+        ));
     }
     Outcome::found(findings)
 }
@@ -143,7 +151,10 @@ fn finding(
         }
         None => Fix::at(
             Layer::Libraries,
-            format!("take an older release of {} that serves this GPU", limit.name),
+            format!(
+                "take an older release of {} that serves this GPU",
+                limit.name
+            ),
         ),
     };
     finding

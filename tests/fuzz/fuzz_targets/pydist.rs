@@ -2,6 +2,7 @@
 
 #![no_main]
 
+use gpudoctor::read::requirement::{Platform, Requirement};
 use gpudoctor::read::{pydist, record};
 use libfuzzer_sys::fuzz_target;
 
@@ -14,4 +15,7 @@ fuzz_target!(|bytes: &[u8]| {
     let _ = pydist::metadata_requires(&text);
     let _ = record::shared_objects(&bytes);
     let _ = record::conda(bytes);
+    if let Some(required) = Requirement::parse(&text) {
+        let _ = (required.applies(&Platform::default(), &[]), required.judge(&text));
+    }
 });

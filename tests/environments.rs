@@ -1,0 +1,552 @@
+//! Real environments, made by venv and pip and then broken on purpose: what is installed is read right to the last
+//! version, each fault is named in its layer, and after each repair it is quiet again. The search path is held against
+//! what Python itself says.
+//!
+//! Wheels come from `target/parts/inspect`, where other tests have fetched them; those that only have to be in each
+//! other's way are made here. Where pip or a wheel cannot be had a test says so and passes, but under `CI` it fails.
+#![allow(
+    clippy::unwrap_used,
+    clippy::disallowed_methods,
+    clippy::indexing_slicing,
+    reason = "test code: it makes environments and starts python3 and the program"
+)]
+
+#[path = "inspect/parts.rs"]
+#[allow(dead_code, reason = "other tests take single files out of wheels")]
+mod parts;
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use serde_json::Value;
+
+const PROGRAM: &str = env!("CARGO_BIN_EXE_gpudoctor");
+/// The ids that these tests are about.
+const OURS: [&str; 4] = [
+    "distribution-files-missing",
+    "distribution-overwritten",
+    "requirement-absent",
+    "requirement-not-met",
+];
+
+/// A folder with a virtual environment in it.
+struct Lab {
+    place: tempfile::TempDir,
+    prefix: PathBuf,
+}
+
+/// Runs a program; what it prints.
+fn run(command: &mut Command) -> String {
+    let output = command.output().unwrap();
+    assert!(
+        output.status.success(),
+        "{command:?}: {}",
+        String::from_utf8_lossy(&output.stderr)
+    );
+    String::from_utf8(output.stdout).unwrap()
+}
+
+impl Lab {
+    fn new(options: &[&str]) -> Self {
+        let place = tempfile::tempdir().unwrap();
+        // Python resolves links in what it says of itself.
+        let prefix = place.path().canonicalize().unwrap().join("venv");
+        run(Command::new("python3")
+            .args(["-m", "venv", "--without-pip"])
+            .args(options)
+            .arg(&prefix));
+        Self { place, prefix }
+    }
+
+    fn pip(&self, words: &[&str]) -> String {
+        run(Command::new("python3")
+            .args(["-m", "pip", "--disable-pip-version-check"])
+            .arg("--python")
+            .arg(self.prefix.join("bin/python3"))
+            .args(words)
+            .env("PIP_ROOT_USER_ACTION", "ignore"))
+    }
+
+    fn install(&self, wheels: &[&Path]) {
+        let mut words = vec![
+            "install",
+            "--no-deps",
+            "--no-index",
+            "--no-compile",
+            "--force-reinstall",
+        ];
+        words.extend(wheels.iter().map(|wheel| wheel.to_str().unwrap()));
+        self.pip(&words);
+    }
+
+    /// The one folder of its packages.
+    fn site(&self) -> PathBuf {
+        let lib = self.prefix.join("lib");
+        let python = fs::read_dir(lib).unwrap().next().unwrap().unwrap().path();
+        python.join("site-packages")
+    }
+
+    /// A wheel that is made here: its version, what it requires, its files with their texts.
+    fn wheel(
+        &self,
+        name: &str,
+        version: &str,
+        requires: &[&str],
+        files: &[(&str, &str)],
+    ) -> PathBuf {
+        let stem = format!("{}-{version}", name.replace('-', "_"));
+        let folder = self.place.path().join(format!("make-{stem}"));
+        let requires: String = requires
+            .iter()
+            .map(|line| format!("Requires-Dist: {line}\n"))
+            .collect();
+        let info = format!("{stem}.dist-info");
+        let metadata =
+            format!("Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n{requires}");
+        let kind = "Wheel-Version: 1.0\nRoot-Is-Purelib: false\nTag: py3-none-any\n";
+        let mut record = String::new();
+        let all = [
+            (format!("{info}/METADATA"), metadata.as_str()),
+            (format!("{info}/WHEEL"), kind),
+        ];
+        let files = files.iter().map(|(path, text)| ((*path).to_owned(), *text));
+        for (path, text) in files.chain(all) {
+            let file = folder.join(&path);
+            fs::create_dir_all(file.parent().unwrap()).unwrap();
+            fs::write(file, text).unwrap();
+            record += &path;
+            record += &format!(",,{}\n", text.len());
+        }
+        record += &format!("{info}/RECORD,,\n");
+        fs::write(folder.join(&info).join("RECORD"), record).unwrap();
+        let wheel = self.place.path().join(format!("{stem}-py3-none-any.whl"));
+        let tops = fs::read_dir(&folder)
+            .unwrap()
+            .map(|entry| entry.unwrap().file_name());
+        run(Command::new("python3")
+            .args(["-m", "zipfile", "-c"])
+            .arg(&wheel)
+            .args(tops)
+            .current_dir(&folder));
+        wheel
+    }
+
+    /// The program in this environment, with nothing of the caller's.
+    fn command(&self, words: &[&str]) -> Command {
+        let mut command = Command::new(PROGRAM);
+        command
+            .args(words)
+            .args(["--no-redact", "--static"])
+            .env_clear()
+            .env(
+                "PATH",
+                format!("{}/bin:/usr/bin:/bin", self.prefix.display()),
+            )
+            .env("HOME", self.place.path().canonicalize().unwrap())
+            .env("VIRTUAL_ENV", &self.prefix)
+            .current_dir(self.place.path());
+        command
+    }
+
+    fn report(&self, variables: &[(&str, &Path)]) -> Value {
+        let mut command = self.command(&["check", "--format", "json"]);
+        let output = command.envs(variables.iter().copied()).output().unwrap();
+        serde_json::from_slice(&output.stdout)
+            .unwrap_or_else(|e| panic!("{e}: {}", String::from_utf8_lossy(&output.stderr)))
+    }
+
+    fn facts(&self, variables: &[(&str, &Path)]) -> Value {
+        self.report(variables)["facts"].clone()
+    }
+
+    /// What these tests are about: id, severity, layer and title of each finding.
+    fn found(&self, variables: &[(&str, &Path)]) -> Vec<[String; 4]> {
+        let report = self.report(variables);
+        let findings = report["findings"].as_array().unwrap().iter();
+        findings
+            .filter(|finding| OURS.contains(&finding["id"].as_str().unwrap()))
+            .map(|finding| {
+                ["id", "severity", "layer", "title"]
+                    .map(|key| finding[key].as_str().unwrap().to_owned())
+            })
+            .collect()
+    }
+
+    /// Fails where something else is found than one finding with these words in its title.
+    fn expect(&self, after: &str, id: &str, severity: &str, layer: &str, words: &[&str]) {
+        let found = self.found(&[]);
+        let [one] = found.as_slice() else {
+            panic!("{after}: {found:?}");
+        };
+        assert_eq!(one[..3], [id, severity, layer], "{after}: {}", one[3]);
+        for word in words {
+            assert!(one[3].contains(word), "{after}: no {word} in: {}", one[3]);
+        }
+    }
+
+    fn expect_quiet(&self, after: &str) {
+        assert_eq!(self.found(&[]), <[[String; 4]; 0]>::default(), "{after}");
+    }
+}
+
+/// The distributions in a snapshot: name, then version, installer and how many libraries it recorded.
+fn distributions(facts: &Value) -> BTreeMap<String, (String, String, usize)> {
+    let all = facts["python"]["distributions"]["present"]["value"]
+        .as_array()
+        .unwrap();
+    let text = |value: &Value| value.as_str().unwrap().to_owned();
+    all.iter()
+        .map(|dist| {
+            let files = &dist["files"]["present"]["value"];
+            let installer = text(&dist["installer"]["present"]["value"]);
+            let row = (
+                text(&dist["version"]),
+                installer,
+                files.as_array().unwrap().len(),
+            );
+            (text(&dist["name"]), row)
+        })
+        .collect()
+}
+
+#[test]
+fn what_pip_installed_is_read_to_the_last_version() {
+    let lab = Lab::new(&[]);
+    let wheels: Vec<PathBuf> = [
+        ("nvidia-cuda-runtime-cu12", "12.4.127"),
+        ("nvidia-cuda-runtime", "13.5.37"),
+        ("nvidia-nvjitlink-cu12", "12.4.127"),
+        ("bitsandbytes", "0.50.2"),
+        ("torchvision", "0.29.2"),
+    ]
+    .iter()
+    .filter_map(|(name, version)| parts::wheel(name, version, "3.11"))
+    .collect();
+    if wheels.len() < 5 {
+        return;
+    }
+    let wheels: Vec<&Path> = wheels.iter().map(PathBuf::as_path).collect();
+    lab.install(&wheels);
+    let facts = lab.facts(&[]);
+    let found = distributions(&facts);
+    let pip: Value = serde_json::from_str(&lab.pip(&["list", "--format=json"])).unwrap();
+    let pip: BTreeMap<&str, &str> = pip
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|dist| {
+            (
+                dist["name"].as_str().unwrap(),
+                dist["version"].as_str().unwrap(),
+            )
+        })
+        .collect();
+    assert_eq!(found.len(), 5, "{found:?}");
+    for (name, (version, installer, libraries)) in &found {
+        assert_eq!(pip[name.as_str()], version, "{name}");
+        assert_eq!(installer, "pip", "{name}");
+        assert!(*libraries > 0, "{name}");
+    }
+    for dist in facts["python"]["distributions"]["present"]["value"]
+        .as_array()
+        .unwrap()
+    {
+        assert_eq!(
+            (&dist["missing"], &dist["changed"]),
+            (&Value::from([(); 0]), &Value::from([(); 0])),
+            "{dist}"
+        );
+        for file in dist["files"]["present"]["value"].as_array().unwrap() {
+            let size = fs::metadata(file["path"].as_str().unwrap()).unwrap().len();
+            assert_eq!(file["size_bytes"], size, "{file}");
+        }
+    }
+    assert_eq!(
+        facts["python"]["shared"]["present"]["value"],
+        Value::from([(); 0])
+    );
+    lab.expect_quiet("a new environment");
+
+    let library = lab.site().join("nvidia/cuda_runtime/lib/libcudart.so.12");
+    fs::remove_file(library).unwrap();
+    lab.expect(
+        "deleted",
+        "distribution-files-missing",
+        "warning",
+        "libraries",
+        &["nvidia-cuda-runtime-cu12 12.4.127", "libcudart.so.12"],
+    );
+    lab.install(&wheels[..1]);
+    lab.expect_quiet("installed again");
+}
+
+#[test]
+fn each_fault_is_named_and_gone_when_it_is_mended() {
+    let lab = Lab::new(&[]);
+    let library = "nvidia/nccl/lib/libnccl.so.2";
+    let linux = "nvidia-nccl-cu12==2.21.5; platform_system == 'Linux'";
+    let torch = lab.wheel(
+        "torch",
+        "2.6.0",
+        &[linux, "nvidia-nvtx-cu12==1; platform_system == 'Windows'"],
+        &[
+            ("torch/version.py", "__version__ = '2.6.0'\ncuda = '12.4'\n"),
+            ("torch/lib/libtorch_cuda.so", "torch"),
+        ],
+    );
+    let cu12 = lab.wheel(
+        "nvidia-nccl-cu12",
+        "2.21.5",
+        &[],
+        &[(library, "for CUDA 12, 2.21.5")],
+    );
+    let older = lab.wheel(
+        "nvidia-nccl-cu12",
+        "2.20.5",
+        &[],
+        &[(library, "for CUDA 12, 2.20.5 ")],
+    );
+    let newer = lab.wheel(
+        "nvidia-nccl-cu12",
+        "2.27.3",
+        &[],
+        &[(library, "for CUDA 12, 2.27.3  ")],
+    );
+    let cu11 = lab.wheel(
+        "nvidia-nccl-cu11",
+        "2.14.3",
+        &[],
+        &[(library, "for CUDA 11")],
+    );
+    lab.install(&[&torch, &cu12]);
+    lab.expect_quiet("a new environment");
+
+    lab.install(&[&cu11]);
+    let wrong = [
+        "nvidia-nccl-cu11 2.14.3",
+        "nvidia-nccl-cu12 2.21.5",
+        "torch 2.6.0",
+    ];
+    lab.expect(
+        "cu11 over cu12",
+        "distribution-overwritten",
+        "error",
+        "libraries",
+        &wrong,
+    );
+    lab.install(&[&cu12]);
+    lab.expect(
+        "cu12 over cu11",
+        "distribution-overwritten",
+        "note",
+        "libraries",
+        &["that of nvidia-nccl-cu12 2.21.5 lies there"],
+    );
+    lab.pip(&["uninstall", "--yes", "nvidia-nccl-cu11"]);
+    let gone = ["nvidia-nccl-cu12 2.21.5", "torch 2.6.0", "libnccl.so.2"];
+    lab.expect(
+        "cu11 uninstalled",
+        "distribution-files-missing",
+        "error",
+        "libraries",
+        &gone,
+    );
+    lab.install(&[&cu12]);
+    lab.expect_quiet("cu12 installed again");
+
+    lab.install(&[&older]);
+    lab.expect(
+        "an older one",
+        "requirement-not-met",
+        "warning",
+        "libraries",
+        &[
+            "nvidia-nccl-cu12 2.20.5 is older",
+            "torch 2.6.0",
+            "==2.21.5",
+        ],
+    );
+    lab.install(&[&newer]);
+    lab.expect(
+        "a newer one",
+        "requirement-not-met",
+        "note",
+        "libraries",
+        &["nvidia-nccl-cu12 2.27.3 is newer"],
+    );
+    lab.pip(&["uninstall", "--yes", "nvidia-nccl-cu12"]);
+    lab.expect(
+        "none",
+        "requirement-absent",
+        "warning",
+        "libraries",
+        &["nvidia-nccl-cu12==2.21.5", "torch 2.6.0"],
+    );
+    lab.install(&[&cu12]);
+    lab.expect_quiet("the right one");
+
+    fs::remove_file(lab.site().join("torch/lib/libtorch_cuda.so")).unwrap();
+    lab.expect(
+        "torch's own library",
+        "distribution-files-missing",
+        "error",
+        "framework",
+        &["torch 2.6.0", "libtorch_cuda.so"],
+    );
+    lab.install(&[&torch]);
+    lab.expect_quiet("torch again");
+
+    // What an image leaves out says nothing of what is there.
+    for name in ["torch-2.6.0", "nvidia_nccl_cu12-2.21.5"] {
+        fs::remove_file(lab.site().join(format!("{name}.dist-info/RECORD"))).unwrap();
+    }
+    fs::remove_file(lab.site().join(library)).unwrap();
+    lab.expect_quiet("no lists of files");
+}
+
+#[test]
+fn a_second_target_install_leaves_records_without_files() {
+    let lab = Lab::new(&[]);
+    let first = lab.wheel(
+        "nvidia-nccl-cu12",
+        "2.21.5",
+        &[],
+        &[("nvidia/nccl/lib/libnccl.so.2", "nccl")],
+    );
+    let second = lab.wheel(
+        "nvidia-cudnn-cu12",
+        "9.1.0.70",
+        &[],
+        &[("nvidia/cudnn/lib/libcudnn.so.9", "cudnn")],
+    );
+    let target = lab.place.path().canonicalize().unwrap().join("target");
+    let install = |wheel: &Path| {
+        let target = target.to_str().unwrap();
+        lab.pip(&[
+            "install",
+            "--no-deps",
+            "--no-index",
+            "--no-compile",
+            "--target",
+            target,
+            wheel.to_str().unwrap(),
+        ]);
+    };
+    let variables = [("PYTHONPATH", target.as_path())];
+    install(&first);
+    assert_eq!(lab.found(&variables).len(), 0);
+    install(&second);
+    let found = lab.found(&variables);
+    assert_eq!(found.len(), 1, "{found:?}");
+    assert_eq!(found[0][0], "distribution-files-missing");
+    assert!(
+        found[0][3].contains("nvidia-cudnn-cu12 9.1.0.70"),
+        "{found:?}"
+    );
+}
+
+/// The folders that Python says it searches, those of its own library left out.
+fn python_path(lab: &Lab, variables: &[(&str, &Path)]) -> Vec<String> {
+    let script = "import os, sys, sysconfig\nown = sysconfig.get_path('stdlib')\nfor p in sys.path:\n if os.path.isdir(p) and p != own and not p.endswith('lib-dynload'): print(p)";
+    let mut python = Command::new(lab.prefix.join("bin/python3"));
+    python
+        .args(["-c", script])
+        .env_clear()
+        .env("HOME", lab.place.path().canonicalize().unwrap())
+        .envs(variables.iter().copied())
+        .current_dir("/");
+    run(&mut python)
+        .lines()
+        .filter(|line| *line != "/")
+        .map(str::to_owned)
+        .collect()
+}
+
+#[test]
+fn the_search_path_is_pythons_own() {
+    for options in [&[][..], &["--system-site-packages"][..]] {
+        let lab = Lab::new(options);
+        let home = lab.place.path().canonicalize().unwrap();
+        let python = lab.site();
+        let python = python
+            .parent()
+            .unwrap()
+            .file_name()
+            .unwrap()
+            .to_str()
+            .unwrap();
+        let user = home.join(format!(".local/lib/{python}/site-packages"));
+        for folder in [
+            &user,
+            &home.join("extra"),
+            &home.join("by-pth"),
+            &lab.site().join("beside"),
+        ] {
+            fs::create_dir_all(folder).unwrap();
+        }
+        let by_pth = home.join("by-pth");
+        fs::write(
+            lab.site().join("more.pth"),
+            format!(
+                "# a note\nimport sys\n{}\nbeside\nnot-there\n",
+                by_pth.display()
+            ),
+        )
+        .unwrap();
+        let extra = home.join("extra");
+        let nothing = Path::new("1");
+        for variables in [
+            &[][..],
+            &[("PYTHONPATH", extra.as_path())][..],
+            &[("PYTHONNOUSERSITE", nothing)][..],
+        ] {
+            let facts = lab.facts(variables);
+            let ours = facts["consumer"]["site_packages"].as_array().unwrap();
+            let ours: Vec<&str> = ours.iter().map(|path| path.as_str().unwrap()).collect();
+            assert_eq!(
+                ours,
+                python_path(&lab, variables),
+                "{options:?} {variables:?}"
+            );
+        }
+    }
+}
+
+#[test]
+fn what_else_was_seen_is_named() {
+    let lab = Lab::new(&[]);
+    let place = lab.place.path().canonicalize().unwrap();
+    let conda = place.join("conda");
+    for folder in [
+        "conda/conda-meta",
+        "conda/envs/train/conda-meta",
+        ".venv",
+        "venv",
+    ] {
+        fs::create_dir_all(place.join(folder)).unwrap();
+    }
+    fs::write(place.join(".venv/pyvenv.cfg"), "home = /usr/bin\n").unwrap();
+    let facts = lab.facts(&[("CONDA_PREFIX", &conda)]);
+    let consumer = &facts["consumer"];
+    let place = place.display();
+    assert_eq!(
+        (&consumer["what"], &consumer["why"]),
+        (&Value::from("./venv"), &Value::from("$VIRTUAL_ENV"))
+    );
+    let seen = [
+        format!("{place}/conda ($CONDA_PREFIX)"),
+        format!("{place}/.venv (./.venv)"),
+        format!("{place}/conda/envs/train (conda environment)"),
+    ];
+    assert_eq!(consumer["also_found"], Value::from(seen.to_vec()));
+
+    let gone = place.to_string() + "/gone";
+    let facts = lab.facts(&[("VIRTUAL_ENV", Path::new(&gone)), ("CONDA_PREFIX", &conda)]);
+    let why = facts["consumer"]["why"].as_str().unwrap();
+    assert_eq!(
+        why,
+        format!("$CONDA_PREFIX; $VIRTUAL_ENV names {gone}, which is not there")
+    );
+}
