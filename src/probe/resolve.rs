@@ -52,6 +52,8 @@ pub struct Resolver<'a> {
     subfolders: Vec<String>,
     /// Files that were read before: a folder of libraries needs the same ones again and again.
     read: RefCell<BTreeMap<String, Rc<Candidate>>>,
+    /// The folders that are tried for a search folder.
+    folders: RefCell<BTreeMap<String, Rc<Vec<String>>>>,
     /// What the cache has for a name.
     cached: RefCell<BTreeMap<String, Rc<Vec<CacheEntry>>>>,
 }
@@ -164,6 +166,7 @@ impl<'a> Resolver<'a> {
                 .map(|level| format!("glibc-hwcaps/{level}"))
                 .collect(),
             read: RefCell::default(),
+            folders: RefCell::default(),
             cached: RefCell::default(),
         };
         if resolver
@@ -178,10 +181,13 @@ impl<'a> Resolver<'a> {
     /// The version of the C library that programs of this machine get.
     pub fn glibc(&self) -> Option<Version> {
         let dirs = default_folders(std::env::consts::ARCH);
-        dirs.iter().find_map(|dir| {
-            let file = self.sysroot.file(&join(dir, "libc.so.6"));
-            elf::highest_version_definition(file.value()?, "GLIBC_")
-        })
+        dirs.iter()
+            .find_map(|dir| match self.sysroot.file(&join(dir, "libc.so.6")) {
+                Reading::Present { value, .. } => {
+                    elf::highest_version_definition(&Pages::new(value), "GLIBC_")
+                }
+                Reading::Absent { .. } | Reading::Unreadable { .. } => None,
+            })
     }
 
     /// What a file brings into a process when it is started, or loaded first. `None` where it is no ELF file.
@@ -360,10 +366,8 @@ impl<'a> Resolver<'a> {
             if dir.is_empty() {
                 return None;
             }
-            let exists = self.sysroot.exists(dir);
-            let subfolders = self.subfolders.iter().map(|sub| join(dir, sub));
-            for dir in subfolders.filter(|_| exists).chain([dir.to_owned()]) {
-                let path = join(&dir, name);
+            for dir in self.tried_for(dir).iter() {
+                let path = join(dir, name);
                 let candidate = self.candidate(&path, arch);
                 match &*candidate {
                     Candidate::Library(_) => return Some(Ok((path, candidate, how.to_owned()))),
@@ -387,7 +391,7 @@ impl<'a> Resolver<'a> {
                     } else {
                         format!("RPATH of {}", file_name(&asker.path))
                     };
-                    for dir in self.folders(rpath, asker, arch) {
+                    for dir in self.search_path(rpath, asker, arch) {
                         if let Some(found) = try_folder(&dir, &how) {
                             return found;
                         }
@@ -404,7 +408,7 @@ impl<'a> Resolver<'a> {
                 .filter(|program| !saw_program && program.runpath.is_none())
                 && let Some(rpath) = program.rpath.as_deref()
             {
-                for dir in self.folders(rpath, program, arch) {
+                for dir in self.search_path(rpath, program, arch) {
                     if let Some(found) = try_folder(&dir, "RPATH of the program") {
                         return found;
                     }
@@ -418,7 +422,7 @@ impl<'a> Resolver<'a> {
             }
         }
         if let Some(runpath) = &object.runpath {
-            for dir in self.folders(runpath, object, arch) {
+            for dir in self.search_path(runpath, object, arch) {
                 if let Some(found) = try_folder(&dir, "RUNPATH") {
                     return found;
                 }
@@ -448,8 +452,26 @@ impl<'a> Resolver<'a> {
         }))
     }
 
+    /// The folders that are tried for a search folder: those of this processor in it that are there, and itself.
+    fn tried_for(&self, dir: &str) -> Rc<Vec<String>> {
+        if let Some(known) = self.folders.borrow().get(dir) {
+            return Rc::clone(known);
+        }
+        let mut tried = Vec::new();
+        if self.sysroot.exists(dir) {
+            let subfolders = self.subfolders.iter().map(|sub| join(dir, sub));
+            tried.extend(subfolders.filter(|sub| self.sysroot.exists(sub)));
+            tried.push(dir.to_owned());
+        }
+        let tried = Rc::new(tried);
+        self.folders
+            .borrow_mut()
+            .insert(dir.to_owned(), Rc::clone(&tried));
+        tried
+    }
+
     /// The folders of an RPATH or RUNPATH.
-    fn folders(&self, list: &str, object: &Object, arch: &str) -> Vec<String> {
+    fn search_path(&self, list: &str, object: &Object, arch: &str) -> Vec<String> {
         list.split(':')
             .map(|dir| self.absolute(&self.expand(dir, object, arch)))
             .collect()

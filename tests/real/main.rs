@@ -16,9 +16,12 @@ mod application;
 mod grid;
 mod identity;
 mod lab;
+mod libraries;
 mod no_gpu;
 #[path = "../parts/mod.rs"]
 mod parts;
 mod stubs;
 mod toolchain;
 mod unchanged;
+#[path = "../inspect/parts.rs"]
+mod wheels;

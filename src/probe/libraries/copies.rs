@@ -151,6 +151,9 @@ impl<'a> Copies<'a> {
         else {
             return false;
         };
+        if of_user.metadata == of_copy.metadata {
+            return true;
+        }
         let told = copy.versions.first().map(|(_, version)| version);
         let recorded = Version::parse(&of_copy.version);
         if !told
@@ -163,10 +166,9 @@ impl<'a> Copies<'a> {
             .requires
             .iter()
             .filter_map(|line| python.installed(required_name(line)));
-        of_user.metadata == of_copy.metadata
-            || required
-                .chain([of_user])
-                .any(|by| by.requires.iter().any(|line| pins(line, of_copy)))
+        required
+            .chain([of_user])
+            .any(|by| by.requires.iter().any(|line| pins(line, of_copy)))
     }
 
     /// Remembers that something gets the copy that a link leads to.

@@ -130,7 +130,7 @@ fn in_words(name: &str, version: &str) -> String {
 }
 
 /// How the tool that installed a distribution is called for its environment.
-struct Tool<'a> {
+pub(super) struct Tool<'a> {
     prefix: &'a str,
     installer: &'a str,
     user_site: bool,
@@ -138,7 +138,7 @@ struct Tool<'a> {
 
 impl<'a> Tool<'a> {
     /// The tool of a distribution's own installer.
-    fn of(ctx: &'a Ctx<'_>, dist: &'a Installed) -> Self {
+    pub(super) fn of(ctx: &'a Ctx<'_>, dist: &'a Installed) -> Self {
         let prefix = ctx.facts.consumer.prefix.value();
         Self {
             prefix: prefix.map_or("/usr", String::as_str),
@@ -149,7 +149,7 @@ impl<'a> Tool<'a> {
 
     /// Installs these, whatever is there; `None` where no command for it can be known: Debian's packages have names of
     /// their own, and a version with a local part (`+cu124`) lies in an index that nobody recorded.
-    fn install_again(&self, name: &str, version: &str) -> Option<String> {
+    pub(super) fn install_again(&self, name: &str, version: &str) -> Option<String> {
         if version.contains('+') {
             return None;
         }
@@ -157,7 +157,7 @@ impl<'a> Tool<'a> {
     }
 
     /// Installs what a requirement asks for.
-    fn install(&self, requirement: &str, again: bool) -> Option<String> {
+    pub(super) fn install(&self, requirement: &str, again: bool) -> Option<String> {
         let python = format!("{}/bin/python3", self.prefix);
         let mut words = match self.installer {
             "dpkg" => return None,

@@ -3,9 +3,20 @@
 use super::{called, install_again, layer_of, owner, with_command};
 use crate::facts::{FileKind, Layer, LibraryFile, Link, ReachedBy};
 use crate::finding::{Finding, Fix, Severity};
+use crate::read::recipes::known_name;
 use crate::rules::stack::in_words;
 use crate::rules::{Ctx, Outcome, known};
 use crate::sysroot::file_name;
+
+/// Libraries whose number is that of CUDA: where one of another number is there, the framework was built for another CUDA,
+/// and a rule of its layer says which build to take.
+const NUMBERED_BY_CUDA: &[&str] = &[
+    "libcudart",
+    "libcublas",
+    "libcublasLt",
+    "libnvrtc",
+    "libnvJitLink",
+];
 
 /// Parts of CuPy that it does without where their library is not there.
 const OPTIONAL: &[(&str, &[&str])] = &[("cupy", &["libcudnn", "libnccl", "libcutensor"])];
@@ -46,6 +57,19 @@ fn is_optional(link: &Link) -> bool {
     })
 }
 
+/// Usable copies of the libraries that are missing, of whatever major version.
+fn others<'a>(copies: &'a [LibraryFile], links: &[&Link]) -> Vec<&'a LibraryFile> {
+    let names: Vec<Option<String>> = links
+        .iter()
+        .map(|link| known_name(file_name(&link.soname)))
+        .collect();
+    copies
+        .iter()
+        .filter(|copy| copy.kind.is_usable() && copy.reached_by.iter().any(ReachedBy::is_live))
+        .filter(|copy| names.contains(&Some(copy.name.clone())))
+        .collect()
+}
+
 fn finding(
     ctx: &Ctx<'_>,
     consumer: &str,
@@ -60,16 +84,13 @@ fn finding(
     names.sort_unstable();
     names.dedup();
     let verb = if names.len() == 1 { "is" } else { "are" };
-    let mut others: Vec<&LibraryFile> = copies
+    let mut others = others(copies, links);
+    if others
         .iter()
-        .filter(|copy| copy.kind.is_usable() && copy.reached_by.iter().any(ReachedBy::is_live))
-        .filter(|copy| {
-            links.iter().any(|link| {
-                crate::read::recipes::known_name(file_name(&link.soname)).as_deref()
-                    == Some(copy.name.as_str())
-            })
-        })
-        .collect();
+        .any(|copy| NUMBERED_BY_CUDA.contains(&copy.name.as_str()))
+    {
+        return None;
+    }
     others.truncate(4);
     let (layer, title) = match others.first() {
         Some(other) => (

@@ -2,6 +2,7 @@
 //! whether the parts of one library belong together, and what shadows what. NVRTC's builtins, which are the runtime's, are
 //! found the same way and judged here too.
 
+mod gpu;
 mod lacking;
 mod majors;
 mod missing;
@@ -11,9 +12,10 @@ mod shadowed;
 pub(super) use majors::cuda_majors_mixed;
 pub(super) use parts::nvrtc_builtins_mixed;
 
+use super::installed::Tool;
 use super::{Ctx, Need, Rule};
 use crate::facts::{Layer, LibraryFile, Link, ReachedBy};
-use crate::finding::{Fix, Severity, shell_line};
+use crate::finding::{Fix, Severity};
 use crate::read::recipes;
 use crate::sysroot::{file_name, parent};
 
@@ -28,11 +30,20 @@ pub(super) static RULES: &[Rule] = &[
         check: missing::library_damaged,
     },
     Rule {
+        id: "library-drops-gpu",
+        layer: Layer::Libraries,
+        severity: Severity::Error,
+        need: Need::Detail,
+        follows_from: &[],
+        page: include_str!("../pages/library-drops-gpu.md"),
+        check: gpu::library_drops_gpu,
+    },
+    Rule {
         id: "library-lacks-symbol",
         layer: Layer::Libraries,
         severity: Severity::Error,
         need: Need::Verdict,
-        follows_from: &["library-parts-mixed", "distribution-overwritten"],
+        follows_from: &["distribution-overwritten", "library-parts-mixed"],
         page: include_str!("../pages/library-lacks-symbol.md"),
         check: lacking::library_lacks_symbol,
     },
@@ -41,7 +52,7 @@ pub(super) static RULES: &[Rule] = &[
         layer: Layer::Libraries,
         severity: Severity::Error,
         need: Need::Detail,
-        follows_from: &["library-damaged", "distribution-files-missing"],
+        follows_from: &["distribution-files-missing", "library-damaged"],
         page: include_str!("../pages/library-missing.md"),
         check: missing::library_missing,
     },
@@ -50,7 +61,7 @@ pub(super) static RULES: &[Rule] = &[
         layer: Layer::Libraries,
         severity: Severity::Error,
         need: Need::Detail,
-        follows_from: &[],
+        follows_from: &["distribution-files-missing", "distribution-overwritten"],
         page: include_str!("../pages/library-parts-mixed.md"),
         check: parts::library_parts_mixed,
     },
@@ -114,38 +125,14 @@ fn by(link: &Link) -> String {
     }
 }
 
-/// The command that brings a distribution of the environment to a requirement, by the tool that installed it.
+/// The command that brings a distribution of the environment to a requirement.
 fn install(ctx: &Ctx<'_>, name: &str, requirement: &str) -> Option<String> {
-    command(ctx, name, requirement, false)
+    Tool::of(ctx, ctx.facts.python.installed(name)?).install(requirement, false)
 }
 
-/// The command that installs a distribution of the environment once more. A version with a local part (`+cu124`) lies in
-/// an index that nobody recorded.
+/// The command that installs a distribution of the environment once more.
 fn install_again(ctx: &Ctx<'_>, name: &str, version: &str) -> Option<String> {
-    let requirement = format!("{name}=={version}");
-    (!version.contains('+')).then(|| command(ctx, name, &requirement, true))?
-}
-
-fn command(ctx: &Ctx<'_>, name: &str, requirement: &str, again: bool) -> Option<String> {
-    let prefix = ctx.facts.consumer.prefix.value()?;
-    let python = format!("{prefix}/bin/python3");
-    let installed = ctx.facts.python.installed(name)?;
-    let mut words = match installed.installer.value().map_or("pip", String::as_str) {
-        // Debian's packages have names of their own.
-        "dpkg" => return None,
-        "conda" => vec!["conda", "install", "--prefix", prefix],
-        "uv" => vec!["uv", "pip", "install", "--python", prefix],
-        _ => vec![&python, "-m", "pip", "install"],
-    };
-    if again {
-        words.extend(match installed.installer.value().map(String::as_str) {
-            Some("conda") => ["--force-reinstall"].as_slice(),
-            Some("uv") => &["--reinstall", "--no-deps"],
-            _ => &["--force-reinstall", "--no-deps"],
-        });
-    }
-    words.push(requirement);
-    Some(shell_line(&words))
+    Tool::of(ctx, ctx.facts.python.installed(name)?).install_again(name, version)
 }
 
 /// A fix with its command, where that is known.
