@@ -33,12 +33,6 @@ const NOT_FOUND_YET: &[(&str, &str)] = &[
         "build-gcc-too-new-cuda-12-1",
         "the toolchain is not examined",
     ),
-    (
-        "fw-jetson-generic-aarch64-wheel",
-        "frameworks are not examined",
-    ),
-    ("fw-torch-cu121-on-rtx5090", "frameworks are not examined"),
-    ("fw-torch-cu128-on-gtx1050", "frameworks are not examined"),
     ("libs-nvjitlink-pip-too-old", "libraries are not examined"),
     (
         "libs-nvjitlink-shadowed-cuda-12-1",
