@@ -27,14 +27,8 @@ const NOT_FOUND_YET: &[(&str, &str)] = &[
     ("amd-kfd-node-root-only", "AMD's stack is not examined"),
     (
         "amd-rocblas-gfx1031-no-tensile",
-        "libraries are not examined",
+        "AMD's stack is not examined",
     ),
-    (
-        "fw-jetson-generic-aarch64-wheel",
-        "frameworks are not examined",
-    ),
-    ("fw-torch-cu121-on-rtx5090", "frameworks are not examined"),
-    ("fw-torch-cu128-on-gtx1050", "frameworks are not examined"),
 ];
 
 fn is_found_yet(host: &Host) -> bool {

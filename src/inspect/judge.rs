@@ -7,7 +7,7 @@ use crate::ask;
 use crate::diagnosis::{Status, Verdict};
 use crate::facts::Layer;
 use crate::finding::{Evidence, Finding, Fix, Severity};
-use crate::matrix::{Capability, Fit, Matrix, Target};
+use crate::matrix::{Capability, CodeFit, Matrix, Target};
 use crate::target;
 use crate::version::Version;
 
@@ -339,7 +339,7 @@ fn ways_out(
 }
 
 /// How one module does on one GPU.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Runs {
     No,
     /// There is PTX for it, but in a language that the driver does not know.
@@ -350,31 +350,23 @@ enum Runs {
 }
 
 fn module_runs(module: &Module, gpu: Capability, level: Option<u32>, matrix: &Matrix) -> Runs {
-    let mut best = Runs::No;
-    for target in module.elf.iter().filter_map(|target| Target::parse(target)) {
-        best = best.max(match matrix.cubin_fits(&target, gpu) {
-            Fit::Yes => Runs::Natively,
-            Fit::Unknown(_) => Runs::Unknown,
-            Fit::No => Runs::No,
-        });
+    let elf: Vec<Target> = module
+        .elf
+        .iter()
+        .filter_map(|target| Target::parse(target))
+        .collect();
+    let ptx: Vec<(Target, Version)> = module
+        .ptx
+        .iter()
+        .filter_map(|ptx| Some((Target::parse(&ptx.target)?, ptx.isa.clone())))
+        .collect();
+    match matrix.held_code_fit(&elf, &ptx, gpu, level) {
+        CodeFit::Cubin(_) => Runs::Natively,
+        CodeFit::Ptx(_) => Runs::Compiled,
+        CodeFit::Unknown(_) => Runs::Unknown,
+        CodeFit::PtxTooNew(_) => Runs::PtxTooNew,
+        CodeFit::No => Runs::No,
     }
-    for ptx in &module.ptx {
-        let Some(target) = Target::parse(&ptx.target) else {
-            continue;
-        };
-        best = best.max(
-            match (
-                matrix.ptx_fits(&target, gpu),
-                level.map(|level| matrix.ptx_loads(&ptx.isa, level)),
-            ) {
-                (Fit::Yes, None | Some(Some(true))) => Runs::Compiled,
-                (Fit::Yes, Some(Some(false))) => Runs::PtxTooNew,
-                (Fit::Yes, Some(None)) | (Fit::Unknown(_), _) => Runs::Unknown,
-                (Fit::No, _) => Runs::No,
-            },
-        );
-    }
-    best
 }
 
 /// Whether there is code for the GPUs.

@@ -251,6 +251,50 @@ impl Matrix {
             (None, None) => CodeFit::No,
         }
     }
+
+    /// How device code does on a GPU where the language of each PTX is known: machine code first, then PTX that a driver of
+    /// this CUDA level compiles (any driver, without one).
+    pub fn held_code_fit(
+        &self,
+        elf: &[Target],
+        ptx: &[(Target, Version)],
+        gpu: Capability,
+        level: Option<u32>,
+    ) -> CodeFit {
+        let machine = self.targets_fit(
+            &CodeTargets {
+                elf: elf.to_vec(),
+                ptx: Vec::new(),
+            },
+            gpu,
+        );
+        if matches!(machine, CodeFit::Cubin(_)) {
+            return machine;
+        }
+        let mut compiled: Option<Target> = None;
+        let mut too_new: Option<&Version> = None;
+        let mut unknown = None;
+        for (target, isa) in ptx {
+            if self.ptx_fits(target, gpu) != Fit::Yes {
+                continue;
+            }
+            match level.map(|level| self.ptx_loads(isa, level)) {
+                None | Some(Some(true)) => compiled = compiled.max(Some(*target)),
+                Some(Some(false)) => too_new = too_new.max(Some(isa)),
+                Some(None) => {
+                    unknown = Some(CodeFit::Unknown(
+                        "the driver is newer than the matrix".to_owned(),
+                    ));
+                }
+            }
+        }
+        match (compiled, unknown, too_new) {
+            (Some(target), _, _) => CodeFit::Ptx(target),
+            (None, Some(unknown), _) => unknown,
+            (None, None, Some(isa)) if machine == CodeFit::No => CodeFit::PtxTooNew(isa.clone()),
+            _ => machine,
+        }
+    }
 }
 
 #[cfg(test)]

@@ -6,7 +6,7 @@
 use super::{Ctx, GpuHere, Outcome, finding, instead, shown, sm, unread};
 use crate::facts::{DeviceCode, Framework, Layer};
 use crate::finding::{Finding, Fix, Severity};
-use crate::matrix::{CodeFit, CodeTargets};
+use crate::matrix::{CodeFit, Target};
 use crate::rules::stack::{in_words, verified};
 use crate::version::Version;
 
@@ -18,46 +18,28 @@ const LEAST_OF_GGML: (u32, u32) = (6, 1);
 
 /// How a library's code does on a GPU: machine code, else PTX where the driver here compiles it.
 fn fit(ctx: &Ctx<'_>, framework: &Framework, code: &DeviceCode, gpu: &GpuHere) -> CodeFit {
-    let targets: Vec<String> = code
-        .elf
+    let targets = |names: &[String]| -> Option<Vec<Target>> {
+        names.iter().map(|name| Target::parse(name)).collect()
+    };
+    let ptx: Option<Vec<(Target, Version)>> = code
+        .ptx
         .iter()
-        .cloned()
-        .chain(code.ptx.iter().map(|ptx| ptx.target.clone()))
+        .map(|ptx| Some((Target::parse(&ptx.target)?, ptx.isa.clone())))
         .collect();
-    let Ok(targets) = CodeTargets::try_from(targets) else {
+    let (Some(elf), Some(ptx)) = (targets(&code.elf), ptx) else {
         return CodeFit::Unknown("a target that is not known".to_owned());
     };
-    let fit = ctx.matrix.targets_fit(&targets, gpu.capability);
-    let CodeFit::Ptx(best) = &fit else {
-        return fit;
-    };
-    if framework.name == "llama.cpp"
-        && best.capability < LEAST_OF_GGML
-        && gpu.capability >= LEAST_OF_GGML
-    {
-        return CodeFit::No;
-    }
-    let Some((level, _)) = ctx.driver_level() else {
-        return fit;
-    };
-    // PTX for this GPU in a language that the driver knows is enough, whatever else there is.
-    let mut too_new: Option<&Version> = None;
-    for ptx in &code.ptx {
-        let one = CodeTargets::try_from(vec![ptx.target.clone()]);
-        let serves = one.is_ok_and(|one| {
-            matches!(
-                ctx.matrix.targets_fit(&one, gpu.capability),
-                CodeFit::Ptx(_)
-            )
-        });
-        match ctx.matrix.ptx_loads(&ptx.isa, level) {
-            _ if !serves => {}
-            Some(true) => return fit,
-            Some(false) => too_new = too_new.max(Some(&ptx.isa)),
-            None => return CodeFit::Unknown("the driver is newer than the matrix".to_owned()),
+    let level = ctx.driver_level().map(|(level, _)| level);
+    match ctx.matrix.held_code_fit(&elf, &ptx, gpu.capability, level) {
+        CodeFit::Ptx(best)
+            if framework.name == "llama.cpp"
+                && best.capability < LEAST_OF_GGML
+                && gpu.capability >= LEAST_OF_GGML =>
+        {
+            CodeFit::No
         }
+        fit => fit,
     }
-    too_new.map_or(fit.clone(), |isa| CodeFit::PtxTooNew(isa.clone()))
 }
 
 /// A framework whose own code decides, with its code.

@@ -30,7 +30,9 @@ fn is_for_cpu(ctx: &Ctx<'_>, framework: &Framework) -> bool {
                 .version
                 .value()
                 .is_some_and(|v| v.contains("+cuda"));
+            // Conda's jaxlib has CUDA in it, or not: its records do not tell.
             !named
+                && framework.installer.value().map(String::as_str) != Some("conda")
                 && ctx.framework("jax-cuda-plugin").is_none()
                 && ctx.framework("jax-cuda-pjrt").is_none()
         }
@@ -98,7 +100,7 @@ pub(super) fn framework_cpu_build(ctx: &Ctx<'_>) -> Outcome {
         .frameworks()
         .iter()
         .any(|f| JUDGED.contains(&f.name.as_str()) && !is_for_cpu(ctx, f) && f.cuda.is_present());
-    let wanted = gpu_wanted(ctx).filter(|_| !others_use_cuda);
+    let wanted = gpu_wanted(ctx);
     let cpu: Vec<&Framework> = ctx
         .frameworks()
         .iter()

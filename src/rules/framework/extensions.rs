@@ -48,6 +48,19 @@ pub(super) fn framework_for_other_cuda(ctx: &Ctx<'_>) -> Outcome {
     }))
 }
 
+/// What says so and goes on by another way breaks less: xformers only warns, and ONNX Runtime beside a torch that works
+/// is often there for the processor.
+fn severity(ctx: &Ctx<'_>, framework: &Framework) -> Severity {
+    let torch_works = ctx.framework("torch").is_some_and(|torch| {
+        torch.library.is_present() && torch.cuda_needs.iter().all(|need| need.found.is_present())
+    });
+    match framework.name.as_str() {
+        "xformers" => Severity::Warning,
+        "onnxruntime" if torch_works => Severity::Warning,
+        _ => Severity::Error,
+    }
+}
+
 fn for_other_cuda(
     ctx: &Ctx<'_>,
     framework: &Framework,
@@ -66,7 +79,7 @@ fn for_other_cuda(
         shown(framework),
         in_words(&sonames)
     );
-    let mut finding = finding("framework-for-other-cuda", framework, Severity::Error, title)
+    let mut finding = finding("framework-for-other-cuda", framework, severity(ctx, framework), title)
         .detail("Its library does not load without the CUDA libraries of that major version: `cannot open shared object file`. ONNX Runtime then computes on the processor without an error. Libraries of another major version do not stand in for them.")
         .evidence("needed", in_words(&sonames), framework.library.source());
     for need in missing {

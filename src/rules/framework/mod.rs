@@ -12,7 +12,7 @@ pub(super) use code::{framework_ptx_too_new, ptx_jit_variable};
 pub(super) use parts::triton_libcuda_link_missing;
 
 use super::{Ctx, Need, Outcome, Rule};
-use crate::facts::{Framework, Layer, Reading};
+use crate::facts::{Framework, Layer, NOT_RECORDED, Reading};
 use crate::finding::{Finding, Severity};
 use crate::matrix::Capability;
 
@@ -218,6 +218,7 @@ fn unread(ctx: &Ctx<'_>) -> Option<Outcome> {
 /// What the layer's line says: the frameworks, and whether their code is for the GPUs that are here.
 pub fn summary(ctx: &Ctx<'_>) -> (bool, String) {
     let all = match &ctx.facts.framework.frameworks {
+        Reading::Unreadable { reason } if reason == NOT_RECORDED => return (false, reason.clone()),
         Reading::Unreadable { reason } => return (false, format!("not read: {reason}")),
         other => other.items(),
     };
@@ -238,8 +239,14 @@ pub fn summary(ctx: &Ctx<'_>) -> (bool, String) {
     if more > 0 {
         text = format!("{text} and {more} more");
     }
-    match code::summary(ctx) {
-        Some(code) => (true, format!("{text}: {code}")),
+    let torch = ctx.framework("torch");
+    let build = torch.and_then(|torch| match (&torch.cuda, &torch.hip) {
+        (_, Reading::Present { value, .. }) => Some(format!("built for ROCm {value}")),
+        (Reading::Absent { .. }, Reading::Absent { .. }) => Some("built without CUDA".to_owned()),
+        _ => None,
+    });
+    match code::summary(ctx).or(build) {
+        Some(more) => (true, format!("{text}: {more}")),
         None => (true, text),
     }
 }

@@ -20,7 +20,7 @@ pub fn compat_note(cuda: &str, drivers: &[u32]) -> Vec<u8> {
 }
 
 /// One container of device code with an entry for each architecture: `sm_90a` makes a cubin that is only its ELF
-/// header, `compute_90` a few lines of PTX. Nothing is compressed.
+/// header, `compute_90` a few lines of PTX 8.0, `compute_90@8.7` of PTX 8.7. Nothing is compressed.
 pub fn fatbin(archs: &[String]) -> Vec<u8> {
     let mut body = Vec::new();
     for name in archs {
@@ -33,7 +33,7 @@ pub fn fatbin(archs: &[String]) -> Vec<u8> {
         };
         payload.resize(payload.len().next_multiple_of(8), 0);
         let (kind, major, minor) = match (arch.is_ptx, arch.is_new()) {
-            (true, _) => (1, 8, 0),
+            (true, _) => (1, arch.isa.0, arch.isa.1),
             (false, false) => (2, 1, 7),
             (false, true) => (2, 1, 8),
         };
@@ -68,10 +68,14 @@ struct Architecture {
     is_ptx: bool,
     sm: u32,
     suffix: String,
+    /// Of PTX: the version of its language.
+    isa: (u16, u16),
 }
 
 impl Architecture {
     fn parse(name: &str) -> Option<Self> {
+        let (name, isa) = name.split_once('@').unwrap_or((name, "8.0"));
+        let (major, minor) = isa.split_once('.')?;
         let (kind, number) = name.split_once('_')?;
         let digits = number.trim_end_matches(['a', 'f']);
         let is_ptx = match kind {
@@ -83,6 +87,7 @@ impl Architecture {
             is_ptx,
             sm: digits.parse().ok()?,
             suffix: number[digits.len()..].to_owned(),
+            isa: (major.parse().ok()?, minor.parse().ok()?),
         })
     }
 
@@ -103,8 +108,8 @@ impl Architecture {
 
     fn ptx(&self) -> Vec<u8> {
         format!(
-            ".version 8.0\n.target sm_{}{}\n.address_size 64\n\0",
-            self.sm, self.suffix
+            ".version {}.{}\n.target sm_{}{}\n.address_size 64\n\0",
+            self.isa.0, self.isa.1, self.sm, self.suffix
         )
         .into_bytes()
     }
