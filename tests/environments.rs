@@ -116,10 +116,11 @@ impl Lab {
             let file = folder.join(&path);
             fs::create_dir_all(file.parent().unwrap()).unwrap();
             fs::write(file, text).unwrap();
-            record += &path;
-            record += &format!(",,{}\n", text.len());
+            let line = format!("{path},,{}\n", text.len());
+            record.push_str(&line);
         }
-        record += &format!("{info}/RECORD,,\n");
+        record.push_str(&info);
+        record.push_str("/RECORD,,\n");
         fs::write(folder.join(&info).join("RECORD"), record).unwrap();
         let wheel = self.place.path().join(format!("{stem}-py3-none-any.whl"));
         let tops = fs::read_dir(&folder)
