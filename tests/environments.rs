@@ -98,10 +98,11 @@ impl Lab {
     ) -> PathBuf {
         let stem = format!("{}-{version}", name.replace('-', "_"));
         let folder = self.place.path().join(format!("make-{stem}"));
-        let requires: String = requires
+        let requires: Vec<String> = requires
             .iter()
             .map(|line| format!("Requires-Dist: {line}\n"))
             .collect();
+        let requires = requires.concat();
         let info = format!("{stem}.dist-info");
         let metadata =
             format!("Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n{requires}");
