@@ -98,10 +98,11 @@ impl Lab {
     ) -> PathBuf {
         let stem = format!("{}-{version}", name.replace('-', "_"));
         let folder = self.place.path().join(format!("make-{stem}"));
-        let requires: String = requires
+        let requires: Vec<String> = requires
             .iter()
             .map(|line| format!("Requires-Dist: {line}\n"))
             .collect();
+        let requires = requires.concat();
         let info = format!("{stem}.dist-info");
         let metadata =
             format!("Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n{requires}");
@@ -116,10 +117,11 @@ impl Lab {
             let file = folder.join(&path);
             fs::create_dir_all(file.parent().unwrap()).unwrap();
             fs::write(file, text).unwrap();
-            record += &path;
-            record += &format!(",,{}\n", text.len());
+            let line = format!("{path},,{}\n", text.len());
+            record.push_str(&line);
         }
-        record += &format!("{info}/RECORD,,\n");
+        record.push_str(&info);
+        record.push_str("/RECORD,,\n");
         fs::write(folder.join(&info).join("RECORD"), record).unwrap();
         let wheel = self.place.path().join(format!("{stem}-py3-none-any.whl"));
         let tops = fs::read_dir(&folder)

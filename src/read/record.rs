@@ -249,8 +249,12 @@ mod tests {
         /// However long the lines between and wherever a window ends, each is found once.
         #[test]
         fn every_line_once(gaps in prop::collection::vec(0usize..9000, 1..40)) {
-            let lines = gaps.iter().enumerate();
-            let record: String = lines.map(|(number, gap)| format!("{}.py,,\nlib{number}.so,sha256=0,{number}\n", "x".repeat(*gap))).collect();
+            let mut record = String::new();
+            for (number, gap) in gaps.iter().enumerate() {
+                let long = "x".repeat(*gap);
+                let lines = format!("{long}.py,,\nlib{number}.so,sha256=0,{number}\n");
+                record.push_str(&lines);
+            }
             let found = shared_objects(&record.as_bytes());
             let expected: Vec<Recorded> = (0..gaps.len()).map(|n| recorded(&format!("lib{n}.so"), Some(n as u64))).collect();
             prop_assert_eq!(found, expected);
