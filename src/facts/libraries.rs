@@ -7,6 +7,10 @@ use serde::{Deserialize, Serialize};
 use super::{FileKind, ReachedBy, Reading};
 use crate::version::Version;
 
+/// The consumer of a link where no program is known that asks: whatever opens the library by its name, each time in a
+/// process of its own.
+pub const ANY_PROGRAM: &str = "any program";
+
 /// Copies of NVIDIA's libraries, and the ties between them.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
@@ -76,7 +80,7 @@ pub struct LibraryFile {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct Link {
-    /// What is started or imported, in words: `torch 2.5.1`, `any program`.
+    /// What is started or imported, in words: `torch 2.5.1`, [`ANY_PROGRAM`].
     pub consumer: String,
     /// What was loaded into the same process before: `torch 2.5.1` for an extension of it.
     pub after: Option<String>,

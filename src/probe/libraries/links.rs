@@ -6,7 +6,7 @@ use std::rc::Rc;
 use super::copies::Copies;
 use super::entries::Entry;
 use super::known;
-use crate::facts::{Link, Reading};
+use crate::facts::{ANY_PROGRAM, Link, Reading};
 use crate::probe::resolve::{Closure, Need, Resolver};
 use crate::read::elf;
 use crate::read::needs::{
@@ -151,7 +151,7 @@ impl<'a> Links<'a> {
         self.resolver.open(&mut process, 0, soname);
         let mut opened = self.open_parts(&mut process);
         opened.push(0);
-        self.note("any program", None, &process, 0, &opened, copies);
+        self.note(ANY_PROGRAM, None, &process, 0, &opened, copies);
     }
 
     /// Opens by path what the loader does not find and the environment has: packages load such libraries before

@@ -1,7 +1,7 @@
 //! Two CUDA runtimes of different major versions in one process.
 
 use super::{by, called};
-use crate::facts::{Layer, Link};
+use crate::facts::{ANY_PROGRAM, Layer, Link};
 use crate::finding::{Finding, Fix, Severity};
 use crate::rules::stack::in_words;
 use crate::rules::{Ctx, Outcome, known};
@@ -12,7 +12,8 @@ pub(in crate::rules) fn cuda_majors_mixed(ctx: &Ctx<'_>) -> Outcome {
     let links = known!(ctx.facts.libraries.links, "who gets which library");
     let runtimes: Vec<&Link> = links
         .iter()
-        .filter(|link| link.got.is_some() && file_name(&link.soname).starts_with("libcudart.so."))
+        .filter(|link| link.consumer != ANY_PROGRAM && link.got.is_some())
+        .filter(|link| file_name(&link.soname).starts_with("libcudart.so."))
         .collect();
     let mut findings: Vec<Finding> = Vec::new();
     for link in &runtimes {

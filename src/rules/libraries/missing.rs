@@ -1,7 +1,7 @@
 //! Libraries that are needed and are not there, or are there and are none.
 
 use super::{called, install_again, layer_of, owner, with_command};
-use crate::facts::{FileKind, Layer, LibraryFile, Link, ReachedBy};
+use crate::facts::{ANY_PROGRAM, FileKind, Layer, LibraryFile, Link, ReachedBy};
 use crate::finding::{Finding, Fix, Severity};
 use crate::read::recipes::known_name;
 use crate::rules::stack::in_words;
@@ -29,7 +29,10 @@ pub(super) fn library_missing(ctx: &Ctx<'_>) -> Outcome {
             && link.by.starts_with("not found")
             // A Python package may load it before: what the environment has is not missing.
             && link.beside.is_none()
+            // An entry of the loader's cache that leads nowhere is asked for by nobody.
+            && !link.user.is_empty()
             && !is_optional(link)
+            && !is_left_out_by_design(link, links)
     });
     let mut groups: Vec<(&str, Vec<&Link>)> = Vec::new();
     for link in missing {
@@ -57,6 +60,23 @@ fn is_optional(link: &Link) -> bool {
     })
 }
 
+/// Whether this is a part that the small package of cuDNN (`-jit-`) comes without: it has no kernels but those that it
+/// compiles itself, and none of the others.
+fn is_left_out_by_design(link: &Link, links: &[Link]) -> bool {
+    const LEFT_OUT: &[&str] = &[
+        "libcudnn_ops.so.",
+        "libcudnn_cnn.so.",
+        "libcudnn_adv.so.",
+        "libcudnn_engines_precompiled.so.",
+    ];
+    let is_missing = |start: &&&str| {
+        let of_part = |l: &&Link| l.consumer == link.consumer && l.soname.starts_with(**start);
+        links.iter().filter(of_part).all(|l| l.got.is_none())
+    };
+    link.soname.starts_with("libcudnn_")
+        && LEFT_OUT.iter().filter(is_missing).count() == LEFT_OUT.len()
+}
+
 /// Usable copies of the libraries that are missing, of whatever major version.
 fn others<'a>(copies: &'a [LibraryFile], links: &[&Link]) -> Vec<&'a LibraryFile> {
     let names: Vec<Option<String>> = links
@@ -77,6 +97,12 @@ fn finding(
     copies: &[LibraryFile],
 ) -> Option<Finding> {
     let first = links.first()?;
+    // Where no program is known that uses it, it is the library itself that cannot be loaded.
+    let (severity, consumer) = if consumer == ANY_PROGRAM {
+        (Severity::Warning, file_name(&first.user))
+    } else {
+        (Severity::Error, consumer)
+    };
     let mut names: Vec<String> = links
         .iter()
         .map(|l| file_name(&l.soname).to_owned())
@@ -108,11 +134,6 @@ fn finding(
                 in_words(&names)
             ),
         ),
-    };
-    let severity = if consumer == "any program" {
-        Severity::Warning
-    } else {
-        Severity::Error
     };
     let mut finding = Finding::new("library-missing", layer, severity, title)
         .complaining(Layer::Framework)
@@ -180,7 +201,8 @@ pub(super) fn library_damaged(ctx: &Ctx<'_>) -> Outcome {
             link.got.is_none()
                 && (link.by.contains(&copy.path) || link.beside.as_ref() == Some(&copy.path))
         });
-        let is_ours = copy.reached_by.contains(&ReachedBy::Environment);
+        let is_ours = copy.reached_by.contains(&ReachedBy::Environment)
+            && copy.kind != FileKind::DanglingLink;
         // A dead link or a foreign library on the loader's path is skipped, and hurts only who needs it.
         if stops.is_none() && !is_ours {
             return None;

@@ -7,6 +7,9 @@ use crate::rules::stack::in_words;
 use crate::rules::{Ctx, Outcome, known};
 use crate::sysroot::{file_name, parent};
 
+/// How many libraries a title names.
+const NAMED: usize = 2;
+
 pub(super) fn library_shadowed(ctx: &Ctx<'_>) -> Outcome {
     let links = known!(ctx.facts.libraries.links, "who gets which library");
     let mut folders: Vec<(&str, Vec<Shadow<'_>>)> = Vec::new();
@@ -68,6 +71,12 @@ fn finding(ctx: &Ctx<'_>, folder: &str, shadows: &[Shadow<'_>]) -> Option<Findin
     };
     let mut names: Vec<String> = shadows.iter().map(|s| called(ctx, &s.copy.path)).collect();
     names.dedup();
+    // Enough to know what it is about; the evidence has all of them.
+    let more = names.len().saturating_sub(NAMED);
+    names.truncate(NAMED);
+    if more > 0 {
+        names.push(format!("{more} more"));
+    }
     let mut finding = Finding::new(
         "library-shadowed",
         Layer::Libraries,
