@@ -9,11 +9,11 @@ use std::str::FromStr;
 
 use serde::{Serialize, Serializer};
 
-use crate::matrix::{Capability, Target as CodeTarget};
+use crate::matrix::{Capability, Target as CodeTarget, cuda_of_torch_tag, torch_tag};
 use crate::version::Version;
 
 /// The keys, as errors list them.
-const KEYS: &str = "driver, gpu, cuda, glibc, os";
+const KEYS: &str = "driver, gpu, cuda, torch, cudnn, glibc, os";
 
 /// A described machine; `None` and empty where nothing is said.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -24,6 +24,10 @@ pub struct Target {
     pub gpus: Vec<Gpu>,
     /// The CUDA runtime that is to run there.
     pub cuda: Option<Version>,
+    /// The PyTorch that is to run there; it brings its own CUDA runtime.
+    pub torch: Option<Torch>,
+    /// The cuDNN that is to run there.
+    pub cudnn: Option<Version>,
     /// Its C library.
     pub glibc: Option<Version>,
     /// Its system.
@@ -48,6 +52,24 @@ pub enum Gpu {
     Capability(Capability),
     /// `RTX 5090`, `A100`, `GA102`.
     Name(String),
+}
+
+/// A build of `PyTorch`: `2.7.1+cu128`; `2.7` is the newest 2.7 as `PyPI` has it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Torch {
+    /// The release.
+    pub version: Version,
+    /// What it is built for; `None`: as on `PyPI`.
+    pub build: Option<TorchBuild>,
+}
+
+/// What a `PyTorch` is built for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum TorchBuild {
+    /// A CUDA version.
+    Cuda(Version),
+    /// No CUDA: `cpu`, `rocm6.4`.
+    Other(String),
 }
 
 /// A system: `ubuntu-22.04`, `windows`, `wsl`.
@@ -84,6 +106,8 @@ impl FromStr for Target {
                 "driver" => target.driver.replace(driver(value)?).is_some(),
                 "gpu" => !std::mem::replace(&mut target.gpus, gpus(value)?).is_empty(),
                 "cuda" => target.cuda.replace(cuda(value)?).is_some(),
+                "torch" => target.torch.replace(torch(value)?).is_some(),
+                "cudnn" => target.cudnn.replace(release(value)?).is_some(),
                 "glibc" => target.glibc.replace(glibc(value)?).is_some(),
                 "os" => target.os.replace(os(value)?).is_some(),
                 _ => {
@@ -152,6 +176,54 @@ pub fn cuda(text: &str) -> Result<Version, String> {
         return Err(format!("`{text}` is no CUDA version: 12.4 is one"));
     }
     Ok(version)
+}
+
+/// Reads a build of `PyTorch`: `2.7`, `2.7.1`, `2.7.1+cu128`, `2.7.1+cpu`.
+///
+/// # Errors
+/// What is wrong with it, in one line.
+pub fn torch(text: &str) -> Result<Torch, String> {
+    const EXAMPLE: &str = "2.7.1 and 2.7.1+cu128 are some";
+    let (number, tag) = match text.split_once('+') {
+        Some((number, tag)) => (number, Some(tag)),
+        None => (text, None),
+    };
+    let wrong = || {
+        format!(
+            "`{}` is no version of PyTorch: {EXAMPLE}",
+            text.escape_debug()
+        )
+    };
+    let version = version(number, "version of PyTorch", "2.7.1").map_err(|_| wrong())?;
+    let build = tag.map(|tag| match cuda_of_torch_tag(tag) {
+        Some(cuda) => Some(TorchBuild::Cuda(cuda)),
+        None => ["cpu", "rocm", "xpu"]
+            .iter()
+            .any(|other| tag.starts_with(other))
+            .then(|| TorchBuild::Other(tag.to_owned())),
+    });
+    let build = match build {
+        Some(None) => return Err(wrong()),
+        Some(build) => build,
+        None => None,
+    };
+    let plain = |text: &str| text.chars().all(|c| c.is_ascii_alphanumeric() || c == '.');
+    if version.len() < 2 || !tag.is_none_or(plain) {
+        return Err(wrong());
+    }
+    Ok(Torch { version, build })
+}
+
+/// Reads the version of a library or framework: `9.8`, `2.27.5`.
+///
+/// # Errors
+/// What is wrong with it, in one line.
+pub fn release(text: &str) -> Result<Version, String> {
+    let release = version(text, "version", "9.8")?;
+    if release.len() < 2 {
+        return Err(format!("`{text}` is a major version: 9.8 is a release"));
+    }
+    Ok(release)
 }
 
 fn glibc(text: &str) -> Result<Version, String> {
@@ -244,6 +316,16 @@ impl fmt::Display for Driver {
     }
 }
 
+impl fmt::Display for Torch {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.build {
+            Some(TorchBuild::Cuda(cuda)) => write!(f, "{}+{}", self.version, torch_tag(cuda)),
+            Some(TorchBuild::Other(tag)) => write!(f, "{}+{tag}", self.version),
+            None => self.version.fmt(f),
+        }
+    }
+}
+
 impl fmt::Display for Gpu {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -271,6 +353,8 @@ impl fmt::Display for Target {
             self.driver.as_ref().map(|it| format!("driver={it}")),
             (!gpus.is_empty()).then(|| format!("gpu={}", gpus.join("+"))),
             self.cuda.as_ref().map(|it| format!("cuda={it}")),
+            self.torch.as_ref().map(|it| format!("torch={it}")),
+            self.cudnn.as_ref().map(|it| format!("cudnn={it}")),
             self.glibc.as_ref().map(|it| format!("glibc={it}")),
             self.os.as_ref().map(|it| format!("os={it}")),
         ];
@@ -289,7 +373,7 @@ macro_rules! as_text {
         }
     )*};
 }
-as_text!(Driver, Gpu, Os);
+as_text!(Driver, Gpu, Os, Torch);
 
 #[cfg(test)]
 mod tests {
@@ -305,6 +389,8 @@ mod tests {
             "driver=none",
             "driver=551.61,os=windows",
             "os=opensuse-leap-15.5",
+            "gpu=P100,torch=2.7.1+cu128,cudnn=9.10.2.21",
+            "torch=2.7+cpu",
         ] {
             assert_eq!(text.parse::<Target>().unwrap().to_string(), text);
         }
@@ -331,6 +417,12 @@ mod tests {
             ("cuda=12.4rc", "no CUDA version"),
             ("cuda=12.", "no CUDA version"),
             ("cuda=0.5", "no CUDA version"),
+            ("torch=2", "no version of PyTorch"),
+            ("torch=2.7+12.8", "no version of PyTorch"),
+            ("torch=2.7.1rc2", "no version of PyTorch"),
+            ("torch=2.7+cpu\u{1b}", "no version of PyTorch"),
+            ("cudnn=nine", "no version"),
+            ("cudnn=9", "a major version"),
             ("glibc=two", "no glibc version"),
             ("os=a b", "no system"),
             ("gpu=", "a GPU is wanted"),
@@ -351,7 +443,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn any_text_is_taken(text in "((driver|gpu|cuda|glibc|os)=\\PC{0,8},?){0,4}\\PC{0,8}") {
+        fn any_text_is_taken(text in "((driver|gpu|cuda|torch|cudnn|glibc|os)=\\PC{0,8},?){0,4}\\PC{0,8}") {
             if let Ok(target) = text.parse::<Target>() {
                 let again: Target = target.to_string().parse().unwrap();
                 prop_assert_eq!(again.to_string(), target.to_string());

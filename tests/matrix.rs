@@ -6,7 +6,12 @@
     reason = "helpers of tests: what fails here fails the test"
 )]
 
-use gpudoctor::matrix::{Compat, Confidence, EndOfLife, Fit, Matrix, OpenModule, Purpose, Target};
+use std::collections::BTreeMap;
+
+use gpudoctor::matrix::{
+    Capability, CodeFit, Compat, Confidence, EndOfLife, Fit, Machine, Matrix, OpenModule, Purpose,
+    Target, TorchBuild, TorchWanted, nearest, torch_tag,
+};
 use gpudoctor::version::Version;
 
 /// The measured grid: every cell one libcudart beside one libcuda.
@@ -568,4 +573,146 @@ fn commands_are_given_for_verified_distributions_only() {
         Some(v("13.0"))
     );
     assert_eq!(m.jetson_board("orin").unwrap().capability, (8, 7));
+}
+
+/// The device code in `PyTorch`'s builds, by the look-up that rules use, is that of the table.
+#[test]
+fn every_build_of_torch_answers_as_its_row_says() {
+    let matrix = Matrix::bundled();
+    let gpus = matrix.archs().iter().map(|arch| arch.capability);
+    let gpus: Vec<Capability> = gpus.filter(|gpu| *gpu >= (3, 5)).collect();
+    let mut without = Vec::new();
+    for release in matrix.torch_releases() {
+        let mut fits = BTreeMap::<Capability, Vec<&Version>>::new();
+        for cuda in &release.cudas {
+            let Some(row) = matrix.torch_archs(&release.version, cuda) else {
+                without.push(format!("{}+{}", release.version, torch_tag(cuda)));
+                continue;
+            };
+            assert_eq!(row.cuda, *cuda);
+            for gpu in &gpus {
+                let fit = matrix.code_fit(&row.x86_64, *gpu, cuda, None);
+                if matches!(fit, CodeFit::Cubin(_) | CodeFit::Ptx(_)) {
+                    fits.entry(*gpu).or_default().push(cuda);
+                }
+            }
+            // What stands in the list runs on the GPU of that name.
+            for target in &row.x86_64.elf {
+                let cudas = fits.get(&target.capability);
+                assert!(cudas.is_some_and(|cudas| cudas.contains(&cuda)), "{target}");
+            }
+        }
+        for gpu in &gpus {
+            let found = matrix.torch_build_for(&TorchWanted {
+                torch: &release.version,
+                gpus: &[*gpu],
+                level: None,
+                python: None,
+                machine: Machine::X86_64,
+            });
+            let newest = fits.get(gpu).and_then(|cudas| cudas.iter().max());
+            let own = found.filter(|build| build.release.version == release.version);
+            assert_eq!(own.map(|build| build.cuda), newest.copied(), "{gpu:?}");
+        }
+    }
+    assert_eq!(without, ["1.13.0+cu116", "1.13.1+cu116"]);
+}
+
+/// Each line: the torch that is there, GPU, CUDA level of the driver (0: not known), Python, and the build to take.
+#[test]
+fn the_build_of_torch_to_take_instead() {
+    let matrix = Matrix::bundled();
+    let x86 = Machine::X86_64;
+    for (torch, gpu, level, python, machine, build) in [
+        ("2.7.1", (6, 0), 12020, "", x86, "2.7.1+cu126"),
+        ("2.11.0", (7, 0), 0, "3.12", x86, "2.11.0+cu126"),
+        // Of another release, as near as there is one, its newest patch.
+        ("2.15.0", (6, 0), 13000, "3.12", x86, "2.14.1+cu126"),
+        ("2.9.1", (9, 0), 11040, "", x86, "2.7.1+cu118"),
+        ("2.6.0", (12, 0), 13000, "", x86, "2.7.1+cu128"),
+        ("2.13.2", (8, 0), 13000, "", x86, "2.13.0+cu132"),
+        // No wheel for that Python before.
+        ("1.13.1", (8, 9), 12020, "3.12", x86, "2.2.2+cu121"),
+        ("2.9.1", (9, 0), 13000, "", Machine::Aarch64, "2.9.1+cu130"),
+        ("2.9.1", (11, 0), 13000, "", Machine::Aarch64, "2.9.1+cu130"),
+        ("2.9.1", (7, 0), 13000, "", Machine::Aarch64, ""),
+        ("2.7.1", (3, 0), 12020, "", x86, ""),
+        ("2.7.1", (12, 0), 11040, "", x86, ""),
+    ] {
+        let torch = v(torch);
+        let python = Version::parse(python);
+        let found = matrix.torch_build_for(&TorchWanted {
+            torch: &torch,
+            gpus: &[gpu],
+            level: Some(level).filter(|level| *level > 0),
+            python: python.as_ref(),
+            machine,
+        });
+        let name = found.as_ref().map_or_else(String::new, TorchBuild::name);
+        assert_eq!(name, build, "{torch} on {gpu:?}");
+        if let Some(found) = found {
+            let pip = matrix.torch_install(&found, "pip").unwrap();
+            assert!(pip.contains(&format!("torch=={build}")), "{pip:?}");
+            let (_, tag) = build.split_once('+').unwrap();
+            assert!(pip.last().unwrap().ends_with(&format!("/{tag}")), "{pip:?}");
+            assert_eq!(matrix.torch_install(&found, "poetry"), None);
+        }
+    }
+}
+
+#[test]
+fn libraries_by_release_gpu_and_soname() {
+    let matrix = Matrix::bundled();
+    let rows = |version: &str| {
+        let rows = matrix.cudnn_release(&v(version)).into_iter();
+        rows.map(|row| (row.cuda, row.capability_min))
+            .collect::<Vec<_>>()
+    };
+    assert_eq!(rows("9.10.2.21"), [(11, (5, 0)), (12, (5, 0))]);
+    assert_eq!(rows("9.11.0.98"), [(12, (7, 5))]);
+    assert_eq!(rows("9.28.1.4"), [(12, (7, 5)), (13, (7, 5))]);
+    assert_eq!(rows("9.29"), []);
+    let newest = |gpu, cuda| {
+        text(
+            matrix
+                .newest_cudnn_for(gpu, cuda)
+                .map(|row| row.last.clone()),
+        )
+    };
+    assert_eq!(newest((6, 0), 12), "9.10.2");
+    assert_eq!(newest((9, 0), 12), "9.28");
+    assert_eq!(newest((7, 0), 13), "-");
+    assert_eq!(newest((12, 0), 11), "-");
+    assert_eq!(matrix.soname("cufft", 12), Some("libcufft.so.11"));
+    assert_eq!(matrix.cuda_majors_of_soname("libcusparse.so.12"), [12, 13]);
+    assert!(matrix.cuda_majors_of_soname("libcusparse.so.99").is_empty());
+    assert_eq!(
+        matrix.tensorrt(&v("10.4.0")).unwrap().capability_min,
+        Some((7, 0))
+    );
+    assert_eq!(
+        matrix.tensorrt(&v("10.13.2.6")).unwrap().cudas,
+        [v("12"), v("13")]
+    );
+    let by = matrix.pinned_by(|name| name == "nvidia-nccl-cu12", &v("2.27.5"));
+    let by: Vec<_> = by.iter().map(|(row, _)| row.version.to_string()).collect();
+    assert_eq!(by, ["2.9.0", "2.9.1", "2.10.0"]);
+    let pins = matrix.pins_of("torch", &v("2.6.0")).unwrap();
+    let cudnn = pins
+        .requires
+        .iter()
+        .find(|asked| asked.name == "nvidia-cudnn-cu12");
+    assert_eq!(cudnn.unwrap().bounds.exactly(), Some(&v("9.1.0.70")));
+    assert_eq!(
+        matrix.jax_plugin(&v("0.10.2"), 13).unwrap().cudnn_min,
+        Some(v("9.12.0.46"))
+    );
+    assert_eq!(matrix.vllm_release(&v("0.10.2")).unwrap().torch, v("2.8.0"));
+    assert_eq!(matrix.ngc_image("25.03-py3").unwrap().cuda, v("12.8.1"));
+    // Not its neighbour's.
+    assert_eq!(matrix.onnxruntime(&v("1.23.1")), None);
+    assert_eq!(matrix.torch_release(&v("2.5.2")), None);
+    let near = nearest(matrix.torch_releases(), &v("2.5.2"));
+    assert_eq!(near.0.map(|row| row.version.as_str()), Some("2.5.1"));
+    assert_eq!(near.1.map(|row| row.version.as_str()), Some("2.6.0"));
 }

@@ -276,6 +276,78 @@ fn can_one_run_the_other() {
             0,
             "yes: driver 535.104.05 (CUDA 12.2) runs CUDA 12.4 on A100 and L40S",
         ),
+        // PyTorch brings a CUDA version, and its own list of GPUs.
+        (
+            "--torch 2.7+cu128 --driver 535.104 --gpu P100",
+            1,
+            "no: torch 2.7.1+cu128 has no code for P100 (sm_60)",
+        ),
+        (
+            "--torch 2.7 --driver 535.104 --gpu P100",
+            0,
+            "yes: driver 535.104 (CUDA 12.2) runs torch 2.7.1+cu126 (CUDA 12.6) on P100 by minor-version compatibility, within limits",
+        ),
+        (
+            "--torch 2.11 --driver 535.104",
+            1,
+            "no: driver 535.104 (CUDA 12.2) cannot run torch 2.11.0+cu130 (CUDA 13.0); it needs 580.65.06 or newer",
+        ),
+        (
+            "--torch 2.11 --driver 580.65.06 --gpu GTX1080",
+            1,
+            "unknown: `GTX1080` is no GPU",
+        ),
+        (
+            "--torch 2.7.1+cu128 --gpu sm_70",
+            1,
+            "no: torch 2.7.1+cu128 has no code for sm_70 (sm_70) (by secondary sources)",
+        ),
+        (
+            "--torch 2.9.1+cu128 --gpu sm_70",
+            0,
+            "yes: torch 2.9.1+cu128 (CUDA 12.8) has code for sm_70",
+        ),
+        (
+            "--torch 2.7.1+cpu --driver 550.54.14 --gpu A100",
+            1,
+            "no: torch 2.7.1+cpu is a build without CUDA",
+        ),
+        (
+            "--torch 2.6.0+cu128 --driver 550.54.14 --gpu A100",
+            1,
+            "unknown: the matrix knows no torch 2.6.0+cu128",
+        ),
+        (
+            "--torch 2.99 --driver 550.54.14",
+            1,
+            "unknown: torch 2.99 is not in the matrix of 2026-12-01; the newest there is 2.15.0",
+        ),
+        (
+            "--target driver=580.95.05,torch=2.15.0,gpu=H100,cudnn=9.26.0",
+            0,
+            "yes: driver 580.95.05 (CUDA 13.0) runs torch 2.15.0+cu132 (CUDA 13.2) on H100 by minor-version compatibility, within limits; cuDNN 9.26.0 runs there too",
+        ),
+        // cuDNN leaves old GPUs in the middle of a major version, and knows new ones from some release on.
+        (
+            "--cudnn 9.11 --gpu V100",
+            1,
+            "no: cuDNN 9.11 no longer runs on V100 (sm_70)",
+        ),
+        (
+            "--cudnn 9.10.2.21 --gpu V100",
+            0,
+            "yes: cuDNN 9.10.2.21 runs on V100",
+        ),
+        (
+            "--cudnn 9.1.0 --cuda 12.8 --gpu sm_120",
+            1,
+            "no: cuDNN 9.1.0 does not know sm_120 (sm_120) yet",
+        ),
+        (
+            "--cudnn 7.6.5 --gpu V100",
+            1,
+            "unknown: cuDNN 7.6.5 is not in the matrix",
+        ),
         (
             "--target driver=535.104.05,cuda=12.4,glibc=2.12",
             1,
@@ -295,6 +367,76 @@ fn can_one_run_the_other() {
             ran.first_line()
         );
     }
+}
+
+/// What a no about PyTorch has to tell: the layer, the build to take as the words of pip, and what does not help.
+#[test]
+fn a_torch_without_code_for_the_gpu_is_told_which_build_has_it() {
+    let ran = ask(&[
+        "can",
+        "--torch",
+        "2.7+cu128",
+        "--driver",
+        "535.104",
+        "--gpu",
+        "P100",
+        "--format",
+        "json",
+    ]);
+    let answer = ran.json();
+    assert_eq!((ran.code, &answer["layer"]), (1, &"framework".into()));
+    assert_eq!(answer["question"]["torch"], "2.7+cu128");
+    let ways = answer["ways"].as_array().unwrap();
+    let (build, driver) = (&ways[0], &ways[1]);
+    assert_eq!(
+        (&build["kind"], &build["open"]),
+        (&"build".into(), &true.into())
+    );
+    let summary = build["summary"].as_str().unwrap();
+    assert!(
+        summary.contains("pip install torch==2.7.1+cu126 --index-url "),
+        "{summary}"
+    );
+    assert!(summary.ends_with("/cu126"), "{summary}");
+    assert_eq!(
+        (&driver["kind"], &driver["open"]),
+        (&"driver".into(), &false.into())
+    );
+    // The other way round: the driver can change, and the other build is second best.
+    let ran = ask(&[
+        "can", "--torch", "2.12", "--driver", "535.104", "--gpu", "A100", "--format", "json",
+    ]);
+    let answer = ran.json();
+    let ways = answer["ways"].as_array().unwrap();
+    assert_eq!(answer["layer"], "driver");
+    assert_eq!(
+        (&ways[0]["kind"], &ways[1]["kind"]),
+        (&"driver".into(), &"build".into())
+    );
+    assert!(
+        ways[1]["summary"]
+            .as_str()
+            .unwrap()
+            .contains("torch==2.12.1+cu129"),
+        "{}",
+        ran.out
+    );
+    // Neither alone: the last driver for a P100 is too old for CUDA 13, and no build of that release does.
+    let ran = ask(&[
+        "can",
+        "--torch",
+        "2.15.0",
+        "--driver",
+        "580.95.05",
+        "--gpu",
+        "P100",
+    ]);
+    assert!(ran.out.contains("torch==2.14.1+cu126"), "{}", ran.out);
+    let plain = ran.out.split_whitespace().collect::<Vec<_>>().join(" ");
+    assert!(
+        plain.contains("(2.15.0 has no build that would run)"),
+        "{plain}"
+    );
 }
 
 /// The measured grid, by the same answer that the command gives.
@@ -379,6 +521,96 @@ fn things_are_looked_up() {
             &["cuda", "12.7"],
             1,
             "unknown: CUDA 12.7 is not in the matrix",
+        ),
+        (
+            &["torch", "2.6"],
+            0,
+            "torch 2.6.0 on PyPI brings CUDA 12.4, which needs driver 525.60.13 or newer",
+        ),
+        (
+            &["torch", "2.7.1+cu128"],
+            0,
+            "torch 2.7.1+cu128 brings CUDA 12.8, which needs driver 525.60.13 or newer",
+        ),
+        (
+            &["torch", "2.5.2"],
+            1,
+            "unknown: torch 2.5.2 is not in the matrix of 2026-12-01; the nearest are 2.5.1 and 2.6.0",
+        ),
+        (
+            &["torch", "2.6+cu128"],
+            1,
+            "unknown: the matrix knows no torch 2.6.0+cu128",
+        ),
+        (
+            &["torch", "2.6+rocm6.2"],
+            1,
+            "unknown: torch 2.6.0+rocm6.2 is a build without CUDA",
+        ),
+        (
+            &["tensorflow", "2.19.1"],
+            0,
+            "TensorFlow 2.19.1 is built with CUDA 12.5 and cuDNN 9.3, which needs driver 525.60.13 or newer",
+        ),
+        (
+            &["jax", "0.10"],
+            0,
+            "JAX 0.10.2 has plugins for CUDA 12 (cuDNN 9.8 or newer) and CUDA 13 (cuDNN 9.12.0.46 or newer)",
+        ),
+        (
+            &["onnxruntime", "1.26"],
+            0,
+            "onnxruntime-gpu 1.26.0 on PyPI is built for CUDA 12.8 and cuDNN 9, which needs driver 525.60.13 or newer",
+        ),
+        (
+            &["onnxruntime", "1.28.0"],
+            0,
+            "onnxruntime-gpu 1.28.0 on PyPI is built for CUDA 13.x and cuDNN 9, which needs driver 580.65.06 or newer",
+        ),
+        (
+            &["vllm", "0.10.2"],
+            0,
+            "vLLM 0.10.2 on PyPI pins torch 2.8.0, built for CUDA 12.8, which needs driver 525.60.13 or newer",
+        ),
+        (
+            &["vllm", "0.5.0"],
+            1,
+            "unknown: vLLM 0.5.0 is not in the matrix of 2026-12-01; the nearest are 0.4.3 and 0.5.5",
+        ),
+        (
+            &["cudnn", "9.8"],
+            0,
+            "cuDNN 9.8 is built for CUDA 11.x and 12.x and runs on compute capability 5.0 and newer",
+        ),
+        (
+            &["cudnn", "9.5.1"],
+            0,
+            "cuDNN 9.5.1 is built for CUDA 11.x and 12.x and runs on compute capability 5.0 to 9.0",
+        ),
+        (
+            &["cudnn", "9.40"],
+            1,
+            "unknown: cuDNN 9.40 is not in the matrix of 2026-12-01; the newest there is 9.28",
+        ),
+        (
+            &["nccl", "2.27.5"],
+            0,
+            "NCCL 2.27.5 is built for CUDA 12.x; torch 2.9.0, 2.9.1 and 2.10.0 ask for it",
+        ),
+        (
+            &["nccl", "2.27.6"],
+            1,
+            "unknown: NCCL 2.27.6 is not in the matrix of 2026-12-01; the nearest are 2.27.5 and 2.27.7",
+        ),
+        (
+            &["tensorrt", "10.13.2"],
+            0,
+            "TensorRT 10.13.2 is built for CUDA 12.x and 13.x and runs on compute capability 7.5 and newer",
+        ),
+        (
+            &["tensorrt", "9.0"],
+            1,
+            "unknown: TensorRT 9.0 is not in the matrix of 2026-12-01; the nearest are 8.6.1 and 10.0",
         ),
         (
             &["cuda", "21"],
@@ -515,6 +747,25 @@ fn a_wrong_call_is_told() {
             "`gpu` is given twice",
         ),
         (&["can", "--target", ""], "has no `=`"),
+        (&["torch", "2"], "no version of PyTorch"),
+        (&["torch", "2.7+gpu"], "no version of PyTorch"),
+        (&["cudnn", "9"], "a major version"),
+        (
+            &["can", "--torch", "2.7"],
+            "two of driver, CUDA version and GPU",
+        ),
+        (
+            &["can", "--torch", "2.7", "--cuda", "12.4"],
+            "cannot be used with",
+        ),
+        (
+            &["can", "--target", "driver=535,torch=2.7,cuda=12.4"],
+            "PyTorch brings the CUDA version",
+        ),
+        (
+            &["can", "--cudnn", "9.8", "--driver", "535", "--cuda", "12.4"],
+            "cuDNN is held against a GPU",
+        ),
     ] {
         let ran = ask(args);
         assert_eq!((ran.code, ran.out.as_str()), (2, ""), "{args:?}");

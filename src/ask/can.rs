@@ -1,13 +1,16 @@
-//! Whether driver, CUDA runtime and GPU go together, each pair of them; the first pair that does not decides.
+//! Whether driver, CUDA runtime (or the PyTorch that brings it), cuDNN and GPU go together, each pair of them; the first
+//! pair that does not decides.
 //!
 //! The runtime asks the driver for a CUDA level; the driver has to know the GPU; and what the toolkit wrote has to be
 //! code for it. A pair of which the matrix cannot tell makes the whole unknown, which is no yes.
 
 use super::code::code_for_gpu;
+use super::cudnn::{cudnn_on_gpu, other_cudnn};
 use super::driver::Side;
 use super::gpus::{self, GpuKind, Meant};
 use super::hardware::{gpu_by_driver, is_tegra};
 use super::runtime::{runtime_on_driver, runtime_on_glibc};
+use super::torch::{TorchSide, torch_for_gpu};
 use super::{Answer, Cited, Question, WayKind, Word, in_words, ways};
 use crate::facts::Layer;
 use crate::matrix::{Confidence, Matrix, MinimumDriver};
@@ -72,6 +75,8 @@ pub(super) struct CudaSide<'m> {
     pub(super) newer: bool,
     /// It lies between versions that the matrix has, and was never published.
     pub(super) hole: bool,
+    /// Who brings it: `torch 2.7.1+cu128`.
+    pub(super) brought_by: Option<String>,
 }
 
 impl<'m> CudaSide<'m> {
@@ -101,11 +106,20 @@ impl<'m> CudaSide<'m> {
             },
             newer,
             hole: !known && !newer && oldest_level(matrix) <= version.cuda_level(),
+            brought_by: None,
+        }
+    }
+
+    /// `CUDA 12.4`, `torch 2.7.1+cu128 (CUDA 12.8)`.
+    pub(super) fn shown(&self) -> String {
+        match &self.brought_by {
+            Some(by) => format!("{by} ({})", self.cuda()),
+            None => self.cuda(),
         }
     }
 
     /// `CUDA 12.4`.
-    pub(super) fn shown(&self) -> String {
+    pub(super) fn cuda(&self) -> String {
         format!("CUDA {}", self.version.major_minor())
     }
 }
@@ -120,6 +134,8 @@ pub(super) struct Case<'m> {
     pub(super) matrix: &'m Matrix,
     pub(super) driver: Option<Side<'m>>,
     pub(super) cuda: Option<CudaSide<'m>>,
+    pub(super) torch: Option<&'m TorchSide<'m>>,
+    pub(super) cudnn: Option<&'m Version>,
     pub(super) gpus: Vec<Meant>,
     /// The driver comes with a Jetson's release.
     pub(super) tegra: bool,
@@ -156,11 +172,18 @@ impl Case<'_> {
     }
 }
 
-/// Whether they go together. At least two of driver, CUDA version and GPU are needed.
+/// Whether they go together. At least two of driver, CUDA version and GPU are needed; PyTorch stands for the CUDA version
+/// that it brings, and cuDNN is held against the GPU.
 ///
 /// # Errors
-/// One line where there is nothing to hold against each other.
+/// One line where there is nothing to hold against each other, or two CUDA versions are given.
 pub fn can(matrix: &Matrix, target: &Target) -> Result<Answer, String> {
+    if target.cuda.is_some() && target.torch.is_some() {
+        return Err("`cuda` and `torch`: PyTorch brings the CUDA version of its build".to_owned());
+    }
+    let torch = target.torch.as_ref();
+    let torch = torch.map(|asked| TorchSide::of(matrix, asked));
+    let of_torch = torch.as_ref().and_then(|torch| torch.cuda.as_ref());
     let gpus: Vec<Meant> = target
         .gpus
         .iter()
@@ -181,10 +204,12 @@ pub fn can(matrix: &Matrix, target: &Target) -> Result<Answer, String> {
             .driver
             .as_ref()
             .map(|driver| Side::of(matrix, driver, target.os.as_ref())),
-        cuda: target
-            .cuda
-            .as_ref()
-            .map(|version| CudaSide::of(matrix, version)),
+        cuda: target.cuda.as_ref().or(of_torch).map(|version| CudaSide {
+            brought_by: torch.as_ref().map(|torch| torch.shown.clone()),
+            ..CudaSide::of(matrix, version)
+        }),
+        torch: torch.as_ref(),
+        cudnn: target.cudnn.as_ref(),
         gpus,
     };
     let mut checks = Vec::new();
@@ -195,15 +220,32 @@ pub fn can(matrix: &Matrix, target: &Target) -> Result<Answer, String> {
         if let Some(driver) = &case.driver {
             checks.push(each_kind(meant, |kind| gpu_by_driver(&case, driver, kind)));
         }
-        if let Some(cuda) = &case.cuda {
-            checks.push(each_kind(meant, |kind| code_for_gpu(&case, cuda, kind)));
+        match (case.torch, &case.cuda) {
+            (Some(torch), Some(_)) => {
+                checks.push(each_kind(meant, |kind| torch_for_gpu(&case, torch, kind)));
+            }
+            (None, Some(cuda)) => {
+                checks.push(each_kind(meant, |kind| code_for_gpu(&case, cuda, kind)));
+            }
+            (_, None) => {}
+        }
+        if let Some(cudnn) = case.cudnn {
+            checks.push(each_kind(meant, |kind| cudnn_on_gpu(&case, cudnn, kind)));
         }
     }
+    let there = case.driver.is_some() || !case.gpus.is_empty();
+    let problem = case.torch.filter(|_| there).and_then(TorchSide::check);
+    // A build that is none decides before whatever it would run on.
+    checks.splice(0..0, problem);
     if checks.is_empty() {
         return Err(
-            "there is nothing to hold against each other: two of driver, CUDA version and GPU are needed"
+            "there is nothing to hold against each other: two of driver, CUDA version and GPU are needed (PyTorch brings a CUDA version, and cuDNN goes with a GPU)"
                 .to_owned(),
         );
+    }
+    let cudnn_alone = case.cudnn.is_some() && case.gpus.is_empty();
+    if cudnn_alone {
+        return Err("cuDNN is held against a GPU, and none is given".to_owned());
     }
     if let Some(glibc) = &target.glibc {
         checks.extend(runtime_on_glibc(matrix, glibc));
@@ -217,6 +259,8 @@ fn answer(case: &Case<'_>, checks: &[Check], target: &Target) -> Answer {
     let question = Question::Can {
         driver: target.driver.clone(),
         cuda: target.cuda.clone(),
+        torch: target.torch.clone(),
+        cudnn: target.cudnn.clone(),
         gpus: target.gpus.clone(),
         glibc: target.glibc.clone(),
         os: target.os.clone(),
@@ -252,7 +296,10 @@ fn answer(case: &Case<'_>, checks: &[Check], target: &Target) -> Answer {
 /// The ways out, which layer has to change, and why not the other.
 fn to_change(case: &Case<'_>, check: &Check, answer: &mut Answer) {
     if check.helped && !case.tegra && check.layer != Layer::System {
-        answer.ways = ways::out(case);
+        answer.ways = match (check.layer, case.cudnn) {
+            (Layer::Libraries, Some(cudnn)) => other_cudnn(case, cudnn),
+            _ => ways::out(case),
+        };
     }
     let open = answer.ways.iter().find(|way| way.open == Some(true));
     if check.word == Word::No || !check.why_layer.is_empty() {
@@ -277,7 +324,7 @@ fn to_change(case: &Case<'_>, check: &Check, answer: &mut Answer) {
 /// The line of a yes.
 fn runs(case: &Case<'_>, checks: &[Check]) -> String {
     let names = case.gpu_names();
-    match (&case.driver, &case.cuda) {
+    let line = match (&case.driver, &case.cuda) {
         (Some(driver), Some(cuda)) => {
             let on = if names.is_empty() {
                 String::new()
@@ -301,8 +348,16 @@ fn runs(case: &Case<'_>, checks: &[Check]) -> String {
             )
         }
         (Some(driver), None) => format!("{} drives {names}", driver.in_full()),
+        (None, Some(cuda)) if case.torch.is_some() => {
+            format!("{} has code for {names}", cuda.shown())
+        }
         (None, Some(cuda)) => format!("what {} builds runs on {names}", cuda.shown()),
         (None, None) => String::new(),
+    };
+    match case.cudnn {
+        Some(cudnn) if line.is_empty() => format!("cuDNN {cudnn} runs on {names}"),
+        Some(cudnn) => format!("{line}; cuDNN {cudnn} runs there too"),
+        None => line,
     }
 }
 

@@ -1,23 +1,25 @@
-//! Questions to the matrix, and answers with the rows that they rest on: what a CUDA version, a driver or a GPU is, and
-//! whether one can run the other.
+//! Questions to the matrix, and answers with the rows that they rest on: what a CUDA version, a driver, a GPU or a release
+//! of a library or framework is, and whether one can run the other.
 //!
 //! Pure: an answer is made of the question and the matrix alone. Nothing of the machine is read, no date is known, and
 //! how an answer is shown is `report::matrix`'s business. What no row says is unknown, and is told as that.
 
 mod can;
 mod code;
+mod cudnn;
 mod driver;
 mod gpus;
 mod hardware;
 mod look_up;
 mod runtime;
+mod torch;
 mod ways;
 
 use serde::Serialize;
 
 pub use can::can;
 pub use gpus::{GpuKind, Meant};
-pub use look_up::{cuda, driver, gpu};
+pub use look_up::{Product, cuda, driver, gpu, release, torch};
 
 use crate::facts::Layer;
 use crate::matrix::{Arch, BinaryRule, Confidence, Note};
@@ -41,6 +43,10 @@ pub enum Word {
 /// What was asked, as it was understood.
 #[derive(Clone, Debug, Serialize)]
 #[serde(tag = "kind", rename_all = "kebab-case")]
+#[expect(
+    clippy::large_enum_variant,
+    reason = "there is one question a run, and it is not moved about"
+)]
 pub enum Question {
     /// What a CUDA version is.
     Cuda {
@@ -59,12 +65,28 @@ pub enum Question {
         /// The GPU.
         gpu: target::Gpu,
     },
+    /// What a build of PyTorch is.
+    Torch {
+        /// The build.
+        torch: target::Torch,
+    },
+    /// What a release of a library or framework is.
+    Release {
+        /// Of what.
+        product: Product,
+        /// Which one.
+        version: Version,
+    },
     /// Whether these go together.
     Can {
         /// The driver.
         driver: Option<target::Driver>,
         /// The CUDA runtime.
         cuda: Option<Version>,
+        /// PyTorch.
+        torch: Option<target::Torch>,
+        /// cuDNN.
+        cudnn: Option<Version>,
         /// The GPUs.
         gpus: Vec<target::Gpu>,
         /// The C library.
@@ -167,6 +189,8 @@ pub enum WayKind {
     CompatPackage,
     /// Another driver and another build: one alone does not do.
     DriverAndBuild,
+    /// Another release of a library.
+    Library,
     /// Another GPU.
     Gpu,
 }

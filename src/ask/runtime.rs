@@ -35,7 +35,7 @@ pub(super) fn runtime_on_driver(case: &Case<'_>, driver: &Side<'_>, cuda: &CudaS
         return Check::not(Word::Unknown, Layer::Driver, headline, vec![cited]);
     }
     if cuda.hole {
-        let no_such = format!("there is no {} in the matrix", cuda.shown());
+        let no_such = format!("there is no {} in the matrix", cuda.cuda());
         let notes = matrix.cuda_notes().iter();
         let cited = notes
             .filter(|note| note.topic == format!("no toolkit {}", cuda.version.major_minor()))
@@ -130,7 +130,7 @@ fn asked_of_driver(matrix: &Matrix, cuda: &CudaSide<'_>, windows: bool) -> Cited
         return Cited::rule(
             format!(
                 "{} is older than the matrix: a driver of its own CUDA version or newer runs it",
-                cuda.shown()
+                cuda.cuda()
             ),
             "CUDA Compatibility guide: backward compatibility",
             Confidence::Secondary,
@@ -171,7 +171,7 @@ fn asked_of_driver(matrix: &Matrix, cuda: &CudaSide<'_>, windows: bool) -> Cited
         .find(|row| row.level == minimum.level && !row.preview);
     let key = row.map_or_else(String::new, |row| row.cuda.to_string());
     Cited::row(
-        format!("{} {asks}", cuda.shown()),
+        format!("{} {asks}", cuda.cuda()),
         "toolkit",
         key,
         source,
@@ -232,7 +232,7 @@ fn newer_than_matrix(case: &Case<'_>, driver: &Side<'_>, cuda: &CudaSide<'_>) ->
         ),
         (false, true) => format!(
             "{} is newer than the last {}.x in the matrix of {as_of}: judged by the rule of its major version",
-            cuda.shown(),
+            cuda.cuda(),
             cuda.version.major()
         ),
         (false, false) => return None,
@@ -255,7 +255,7 @@ fn ptx_limit(matrix: &Matrix, driver: &Side<'_>, cuda: &CudaSide<'_>) -> Option<
         Some(written) if written.ptx > taken.ptx => (
             format!(
                 "minor-version compatibility: {} writes PTX {}, and this driver compiles PTX up to {}; a program needs machine code for its GPU (error 222 otherwise), and functions that are newer than the driver answer error 36",
-                cuda.shown(),
+                cuda.cuda(),
                 written.ptx,
                 taken.ptx
             ),
@@ -272,7 +272,7 @@ fn ptx_limit(matrix: &Matrix, driver: &Side<'_>, cuda: &CudaSide<'_>) -> Option<
             format!(
                 "minor-version compatibility: this driver compiles PTX up to {}, and what {} writes is not known",
                 taken.ptx,
-                cuda.shown()
+                cuda.cuda()
             ),
             taken,
         ),

@@ -1,26 +1,19 @@
 //! `gpudoctor matrix`: questions to the compatibility matrix, on any machine. Nothing of the machine is looked at.
 
 use super::{overlay, print, terminal};
-use crate::ask;
-use crate::cli::{AnswerFormat, CanArgs, MatrixArgs, MatrixQuestion};
+use crate::ask::{self, Answer, Product};
+use crate::cli::{
+    AnswerArgs, AnswerFormat, CanArgs, MatrixArgs, MatrixQuestion, ReleaseArgs, ReleaseQuestion,
+};
 use crate::error::Error;
+use crate::matrix::Matrix;
 use crate::report::matrix as report;
 use crate::target::Target;
 
 pub(super) fn run(args: &MatrixArgs) -> Result<u8, Error> {
-    let how = match &args.question {
-        MatrixQuestion::Cuda { answer, .. }
-        | MatrixQuestion::Driver { answer, .. }
-        | MatrixQuestion::Gpu { answer, .. } => answer,
-        MatrixQuestion::Can(can) => &can.answer,
-    };
+    let how = how(&args.question);
     let matrix = overlay::matrix(how.matrix.as_deref(), true)?;
-    let answer = match &args.question {
-        MatrixQuestion::Cuda { version, .. } => ask::cuda(&matrix, version),
-        MatrixQuestion::Driver { version, os, .. } => ask::driver(&matrix, version, os.as_ref()),
-        MatrixQuestion::Gpu { gpu, .. } => ask::gpu(&matrix, gpu),
-        MatrixQuestion::Can(can) => ask::can(&matrix, &target(can)?).map_err(Error::Usage)?,
-    };
+    let answer = answer(&args.question, &matrix)?;
     let text = match how.format {
         AnswerFormat::Json => {
             report::json(&answer, &matrix).map_err(|e| Error::Output(e.into()))?
@@ -34,6 +27,44 @@ pub(super) fn run(args: &MatrixArgs) -> Result<u8, Error> {
     };
     print(&text)?;
     Ok(answer.exit_code())
+}
+
+/// How it is to be answered.
+fn how(question: &MatrixQuestion) -> &AnswerArgs {
+    match question {
+        MatrixQuestion::Cuda { answer, .. }
+        | MatrixQuestion::Driver { answer, .. }
+        | MatrixQuestion::Gpu { answer, .. }
+        | MatrixQuestion::Torch { answer, .. } => answer,
+        MatrixQuestion::Release(question) => &release(question).1.answer,
+        MatrixQuestion::Can(can) => &can.answer,
+    }
+}
+
+fn release(question: &ReleaseQuestion) -> (Product, &ReleaseArgs) {
+    match question {
+        ReleaseQuestion::Tensorflow(args) => (Product::Tensorflow, args),
+        ReleaseQuestion::Jax(args) => (Product::Jax, args),
+        ReleaseQuestion::Onnxruntime(args) => (Product::Onnxruntime, args),
+        ReleaseQuestion::Vllm(args) => (Product::Vllm, args),
+        ReleaseQuestion::Cudnn(args) => (Product::Cudnn, args),
+        ReleaseQuestion::Nccl(args) => (Product::Nccl, args),
+        ReleaseQuestion::Tensorrt(args) => (Product::Tensorrt, args),
+    }
+}
+
+fn answer(question: &MatrixQuestion, matrix: &Matrix) -> Result<Answer, Error> {
+    Ok(match question {
+        MatrixQuestion::Cuda { version, .. } => ask::cuda(matrix, version),
+        MatrixQuestion::Driver { version, os, .. } => ask::driver(matrix, version, os.as_ref()),
+        MatrixQuestion::Gpu { gpu, .. } => ask::gpu(matrix, gpu),
+        MatrixQuestion::Torch { version, .. } => ask::torch(matrix, version),
+        MatrixQuestion::Release(question) => {
+            let (product, args) = release(question);
+            ask::release(matrix, product, &args.version)
+        }
+        MatrixQuestion::Can(can) => ask::can(matrix, &target(can)?).map_err(Error::Usage)?,
+    })
 }
 
 /// The target with what the single options say; each thing once.
@@ -54,6 +85,16 @@ fn target(args: &CanArgs) -> Result<Target, Error> {
         && target.cuda.replace(cuda.clone()).is_some()
     {
         return twice("cuda");
+    }
+    if let Some(torch) = &args.torch
+        && target.torch.replace(torch.clone()).is_some()
+    {
+        return twice("torch");
+    }
+    if let Some(cudnn) = &args.cudnn
+        && target.cudnn.replace(cudnn.clone()).is_some()
+    {
+        return twice("cudnn");
     }
     if let Some(os) = &args.os
         && target.os.replace(os.clone()).is_some()

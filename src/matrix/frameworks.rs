@@ -291,14 +291,13 @@ released!(
     BitsandbytesRelease
 );
 
-/// The row of a version: of that very release; of `2.6`, with a number less than releases have, the newest 2.6.
+/// The row of a version: of `2.6`, with two numbers where releases have three, the newest 2.6; else of that very release.
 pub(super) fn release<'m, R: Released>(rows: &'m [R], version: &Version) -> Option<&'m R> {
-    let exact = rows.iter().find(|row| row.version() == version);
-    exact.or_else(|| {
-        let of_minor =
-            |row: &&R| version.len() == 2 && row.version().major_minor() == version.major_minor();
-        rows.iter().filter(of_minor).max_by_key(|row| row.version())
-    })
+    let asked = |row: &&R| match version.len() {
+        2 => row.version().major_minor() == version.major_minor(),
+        _ => row.version() == version,
+    };
+    rows.iter().filter(asked).max_by_key(|row| row.version())
 }
 
 /// The rows on both sides of a version that has none: the newest older one, the oldest newer one.

@@ -143,13 +143,11 @@ impl Matrix {
         if found.release.version == *wanted.torch {
             return Some(found);
         }
-        let of_minor = rows.iter().rev().filter(|row| {
+        let mut of_minor = rows.iter().rev().filter(|row| {
             row.version.major_minor() == found.release.version.major_minor()
                 && row.version > found.release.version
         });
-        let newest_patch = of_minor
-            .filter_map(|row| self.newest_torch_build(row, wanted))
-            .next();
+        let newest_patch = of_minor.find_map(|row| self.newest_torch_build(row, wanted));
         Some(newest_patch.unwrap_or(found))
     }
 

@@ -1,7 +1,7 @@
 //! Forward compatibility: the user-space libcuda of a newer driver on the kernel module of an older branch, for GPUs and
 //! branches that it is made for.
 
-use super::{not_driven, serves_all};
+use super::{build_serves_all, not_driven};
 use crate::ask::can::{Case, CudaSide};
 use crate::ask::driver::Side;
 use crate::ask::gpus::GpuKind;
@@ -48,12 +48,7 @@ pub(super) fn compat_package(
     if let Some(why) = not_driven(case, driver) {
         return closed(why);
     }
-    if !cuda
-        .toolkit
-        .as_ref()
-        .is_some_and(|minor| serves_all(case, minor))
-        && !case.gpus.is_empty()
-    {
+    if !build_serves_all(case, cuda) && !case.gpus.is_empty() {
         return closed(format!(
             "{} has no machine code for {} on any driver",
             cuda.shown(),

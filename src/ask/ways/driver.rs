@@ -1,7 +1,7 @@
 //! Another driver with the same build: which branches do, which of them had support on the day of the matrix, and where
 //! none does, why.
 
-use super::{VERIFY_DRIVER, branches_for_gpus, serves_all};
+use super::{VERIFY_DRIVER, branches_for_gpus, build_serves_all};
 use crate::ask::can::Case;
 use crate::ask::driver::Side;
 use crate::ask::{Cited, Way, WayKind, cuda_of, in_words};
@@ -47,19 +47,20 @@ pub(super) fn other_driver(case: &Case<'_>, driver: &Side<'_>) -> Option<Way> {
     let fits_now = driver
         .number
         .is_some_and(|number| fitting.iter().any(|row| row.branch == number.major()));
-    if let Some(cuda) = &case.cuda {
-        let builds = cuda
-            .toolkit
-            .as_ref()
-            .is_some_and(|minor| serves_all(case, minor));
-        if !builds {
-            let why = format!(
-                "no driver makes up for what {} does not build: machine code for {}",
-                cuda.shown(),
-                case.gpu_names()
-            );
-            return Some(Way::closed(kind, layer, summary, why));
-        }
+    if let Some(cuda) = &case.cuda
+        && !build_serves_all(case, cuda)
+    {
+        let lacks = if case.torch.is_some() {
+            "hold"
+        } else {
+            "build"
+        };
+        let why = format!(
+            "no driver makes up for what {} does not {lacks}: machine code for {}",
+            cuda.shown(),
+            case.gpu_names()
+        );
+        return Some(Way::closed(kind, layer, summary, why));
     }
     if fits_now {
         return None;

@@ -11,9 +11,10 @@ use driver::{other_driver, with_support};
 use super::can::{Case, CudaSide};
 use super::code::{Served, serves};
 use super::driver::Side;
+use super::torch::{TorchSide, other_torch};
 use super::{Cited, Way, WayKind};
 use crate::facts::Layer;
-use crate::matrix::DriverBranch;
+use crate::matrix::{CodeFit, DriverBranch};
 use crate::version::Version;
 
 /// How to see that a driver or a compat package is in place.
@@ -21,7 +22,12 @@ const VERIFY_DRIVER: &str =
     "nvidia-smi on the host; for a container: docker run --rm --gpus all IMAGE nvidia-smi";
 
 impl Way {
-    fn new(kind: WayKind, layer: Layer, open: Option<bool>, summary: impl Into<String>) -> Self {
+    pub(super) fn new(
+        kind: WayKind,
+        layer: Layer,
+        open: Option<bool>,
+        summary: impl Into<String>,
+    ) -> Self {
         Self {
             kind,
             layer,
@@ -35,7 +41,12 @@ impl Way {
         }
     }
 
-    fn closed(kind: WayKind, layer: Layer, summary: &str, why: impl Into<String>) -> Self {
+    pub(super) fn closed(
+        kind: WayKind,
+        layer: Layer,
+        summary: &str,
+        why: impl Into<String>,
+    ) -> Self {
         Self {
             why_not: Some(why.into()),
             ..Self::new(kind, layer, Some(false), summary)
@@ -63,6 +74,20 @@ fn serves_all(case: &Case<'_>, minor: &Version) -> bool {
                 serves(case.matrix, minor, capability),
                 Served::Own | Served::By(_)
             )
+        })
+    })
+}
+
+/// Whether what was asked for has code for all GPUs.
+fn build_serves_all(case: &Case<'_>, cuda: &CudaSide<'_>) -> bool {
+    let Some(torch) = case.torch else {
+        let toolkit = cuda.toolkit.as_ref();
+        return toolkit.is_some_and(|minor| serves_all(case, minor));
+    };
+    case.kinds().all(|kind| {
+        kind.capability.is_none_or(|capability| {
+            let fit = torch.serves(case.matrix, capability, None);
+            matches!(fit, CodeFit::Cubin(_) | CodeFit::Ptx(_))
         })
     })
 }
@@ -95,8 +120,10 @@ pub(super) fn out(case: &Case<'_>) -> Vec<Way> {
     if let Some(driver) = &case.driver {
         ways.extend(other_driver(case, driver));
     }
-    if let Some(cuda) = &case.cuda {
-        ways.push(other_build(case, cuda));
+    match (case.torch, &case.cuda) {
+        (Some(torch), _) => ways.extend(other_build_of_torch(case, torch)),
+        (None, Some(cuda)) => ways.push(other_build(case, cuda)),
+        (None, None) => {}
     }
     if let (Some(driver), Some(cuda)) = (&case.driver, &case.cuda) {
         ways.extend(compat_package(case, driver, cuda));
@@ -124,6 +151,24 @@ pub(super) fn out(case: &Case<'_>) -> Vec<Way> {
         }
     }
     ways
+}
+
+/// Another build of PyTorch with the same driver.
+fn other_build_of_torch(case: &Case<'_>, torch: &TorchSide<'_>) -> Option<Way> {
+    let summary = "another build of PyTorch";
+    let Some(driver) = &case.driver else {
+        return other_torch(case, torch, None, &case.gpu_names());
+    };
+    if let Some(why) = not_driven(case, driver) {
+        let (kind, layer) = (WayKind::Build, Layer::Framework);
+        return Some(Way::closed(kind, layer, summary, why));
+    }
+    let on = if case.gpus.is_empty() {
+        driver.shown.clone()
+    } else {
+        format!("{} and {}", driver.shown, case.gpu_names())
+    };
+    other_torch(case, torch, Some(driver.low.unwrap_or(0)), &on)
 }
 
 /// Another build with the same driver.
@@ -249,6 +294,25 @@ fn not_driven(case: &Case<'_>, driver: &Side<'_>) -> Option<String> {
     })
 }
 
+/// A build of PyTorch and the driver for it and the GPUs.
+fn torch_and_driver(
+    case: &Case<'_>,
+    torch: &TorchSide<'_>,
+    branches: &[&DriverBranch],
+) -> Option<Way> {
+    let newest = branches.last()?;
+    let mut way = other_torch(case, torch, Some(newest.level), &case.gpu_names())?;
+    way.open?.then_some(())?;
+    way.kind = WayKind::DriverAndBuild;
+    way.layer = Layer::Driver;
+    way.summary = format!(
+        "both: a driver of branch {} on the host, and {}",
+        newest.branch, way.summary
+    );
+    way.cost = "root, reboot, reinstall";
+    Some(way)
+}
+
 /// Both at once, where one alone does not do.
 fn driver_and_build(case: &Case<'_>, driver: &Side<'_>) -> Option<Way> {
     if driver.windows || case.gpus.is_empty() {
@@ -256,8 +320,11 @@ fn driver_and_build(case: &Case<'_>, driver: &Side<'_>) -> Option<Way> {
     }
     let matrix = case.matrix;
     let branches = branches_for_gpus(case);
-    let builds = builds_for_gpus(case);
     let newest = branches.last()?;
+    if let Some(torch) = case.torch {
+        return torch_and_driver(case, torch, &branches);
+    }
+    let builds = builds_for_gpus(case);
     let running: Vec<&Version> = builds
         .iter()
         .filter(|minor| matrix.runtime_accepts(minor, newest.level))

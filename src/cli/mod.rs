@@ -1,5 +1,7 @@
 //! The command line: types and help texts only.
 
+mod matrix;
+
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -7,8 +9,11 @@ use clap::{Args, Parser, Subcommand, ValueEnum};
 
 use crate::facts::Layer;
 use crate::finding::Severity;
-use crate::target::{self, Target};
-use crate::version::Version;
+
+pub use matrix::{
+    AnswerArgs, AnswerFormat, CanArgs, GpuList, MatrixArgs, MatrixQuestion, ReleaseArgs,
+    ReleaseQuestion,
+};
 
 /// Walks the layers between a program and the GPU, and names the one at fault
 #[derive(Debug, Parser)]
@@ -125,16 +130,20 @@ tell is N/A.
 Exit status: 0 GPUs were shown, 1 there is none or it could not be asked,
              2 the call was wrong")]
     Gpus(GpusArgs),
-    /// Ask the compatibility matrix: what a CUDA version, driver or GPU is, and whether they go together
+    /// Ask the compatibility matrix: what a CUDA version, driver, GPU, library or framework is, and whether they go together
     #[command(after_help = "\
 Examples:
   gpudoctor matrix cuda 12.4          what it needs, and what it builds for
   gpudoctor matrix driver 470.82.01   what it runs, and what it drives
   gpudoctor matrix gpu 'RTX 5090'     or 10de:2b85, or sm_120
+  gpudoctor matrix torch 2.6          its CUDA, its builds, the GPUs they run on
+  gpudoctor matrix cudnn 9.8          likewise nccl, tensorrt, tensorflow, jax,
+                                      onnxruntime and vllm
   gpudoctor matrix can --driver 470.82.01 --cuda 12.4
                                       does it run, and what helps if not
   gpudoctor matrix can --driver 535 --cuda 12.9 --gpu A100+L40S
   gpudoctor matrix can --target driver=551.61,os=windows,cuda=12.4
+  gpudoctor matrix can --torch 2.7+cu128 --driver 535.104 --gpu P100
 
 Exit status: 0 yes, or known, 1 no, or unknown, 2 the call was wrong")]
     Matrix(MatrixArgs),
@@ -375,145 +384,6 @@ pub enum GpusFormat {
     /// As nvidia-smi writes it, with more columns behind
     Csv,
     /// By the contract `gpudoctor.gpus/1`; one document a line with --watch
-    Json,
-}
-
-/// `gpudoctor matrix`.
-#[derive(Args, Clone, Debug)]
-pub struct MatrixArgs {
-    /// The question.
-    #[command(subcommand)]
-    pub question: MatrixQuestion,
-}
-
-/// How a question to the matrix is answered.
-#[derive(Args, Clone, Debug)]
-pub struct AnswerArgs {
-    /// Tables that add rows to the bundled matrix, in place of those in ~/.config/gpudoctor/matrix
-    #[arg(long, value_name = "DIR")]
-    pub matrix: Option<PathBuf>,
-    /// `text` for people, or `json` for programs
-    #[arg(long, value_enum, default_value_t, hide_possible_values = true)]
-    pub format: AnswerFormat,
-    /// `always`, `never`, or `auto`: on a terminal, unless `NO_COLOR` is set
-    #[arg(
-        long,
-        value_name = "WHEN",
-        value_enum,
-        default_value_t,
-        hide_possible_values = true
-    )]
-    pub color: Color,
-}
-
-/// A question to the matrix.
-#[derive(Clone, Debug, Subcommand)]
-pub enum MatrixQuestion {
-    /// What a CUDA version needs, came with and builds for
-    #[command(after_help = "\
-Examples:
-  gpudoctor matrix cuda 12.4
-  gpudoctor matrix cuda 12.4.1    that release alone
-  gpudoctor matrix cuda 13        all of 13.x
-
-Exit status: 0 it is known, 1 it is unknown, 2 the call was wrong")]
-    Cuda {
-        /// The CUDA version: 12.4, a release (12.4.1) or all of a major version (13)
-        #[arg(value_parser = target::cuda)]
-        version: Version,
-        /// How it is answered.
-        #[command(flatten)]
-        answer: AnswerArgs,
-    },
-    /// What a driver runs and drives
-    #[command(after_help = "\
-Examples:
-  gpudoctor matrix driver 470.82.01
-  gpudoctor matrix driver 535                  any build of the branch
-  gpudoctor matrix driver 551.61 --os windows  Windows counts in its own way
-
-Exit status: 0 it is known, 1 it is unknown, 2 the call was wrong")]
-    Driver {
-        /// The version of the driver, 470.82.01, or its branch: 470
-        #[arg(value_parser = target::driver)]
-        version: target::Driver,
-        /// `windows` or `wsl` where it is a Windows driver
-        #[arg(long, value_parser = target::os)]
-        os: Option<target::Os>,
-        /// How it is answered.
-        #[command(flatten)]
-        answer: AnswerArgs,
-    },
-    /// What a GPU is, and what drives it and builds for it
-    #[command(after_help = "\
-Examples:
-  gpudoctor matrix gpu 'RTX 5090'
-  gpudoctor matrix gpu 10de:2b85    as lspci -nn shows it
-  gpudoctor matrix gpu sm_120       or 12.0
-
-Exit status: 0 it is known, 1 it is unknown, 2 the call was wrong")]
-    Gpu {
-        /// A name, a PCI id (10de:2b85) or an architecture (`sm_120`, 12.0)
-        #[arg(value_parser = target::gpu)]
-        gpu: target::Gpu,
-        /// How it is answered.
-        #[command(flatten)]
-        answer: AnswerArgs,
-    },
-    /// Whether driver, CUDA version and GPU go together: yes or no, why, and the ways out
-    #[command(after_help = "\
-Two of driver, CUDA version and GPU are needed.
-
-Examples:
-  gpudoctor matrix can --driver 470.82.01 --cuda 12.4
-  gpudoctor matrix can --driver 470.82.01 --cuda 12.4 --gpu A100
-  gpudoctor matrix can --cuda 13.0 --gpu V100
-  gpudoctor matrix can --cuda 12.9 --target driver=535,gpu=A100+L40S,glibc=2.31
-
-Exit status: 0 yes, 1 no, or the matrix cannot tell, 2 the call was wrong")]
-    Can(Box<CanArgs>),
-}
-
-/// `gpudoctor matrix can`.
-#[derive(Args, Clone, Debug)]
-pub struct CanArgs {
-    /// The driver: 535.104.05, a branch, or `none`
-    #[arg(long, value_name = "VERSION", value_parser = target::driver)]
-    pub driver: Option<target::Driver>,
-    /// The CUDA version of the program, image or wheel: 12.4
-    #[arg(long, value_name = "VERSION", value_parser = target::cuda)]
-    pub cuda: Option<Version>,
-    /// GPUs: names, PCI ids or architectures, joined with `+`
-    #[arg(long, value_name = "GPU", value_parser = GpuList::parse)]
-    pub gpu: Vec<GpuList>,
-    /// The system: ubuntu-22.04; with `windows` or `wsl` the driver is a Windows one
-    #[arg(long, value_name = "OS", value_parser = target::os)]
-    pub os: Option<target::Os>,
-    /// All in one word, such as driver=535.104.05,gpu=A100+L40S,cuda=12.4; also glibc= and os=
-    #[arg(long, value_name = "TARGET")]
-    pub target: Option<Target>,
-    /// How it is answered.
-    #[command(flatten)]
-    pub answer: AnswerArgs,
-}
-
-/// What one `--gpu` names.
-#[derive(Clone, Debug)]
-pub struct GpuList(pub Vec<target::Gpu>);
-
-impl GpuList {
-    fn parse(text: &str) -> Result<Self, String> {
-        target::gpus(text).map(Self)
-    }
-}
-
-/// How an answer of the matrix is written.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
-pub enum AnswerFormat {
-    /// For people
-    #[default]
-    Text,
-    /// By the contract `gpudoctor.matrix/1`
     Json,
 }
 
