@@ -298,9 +298,7 @@ fn verdict(
         .iter()
         .filter(|f| is_root(f, findings) && f.severity > Severity::Note)
         .collect();
-    let unknown = layers
-        .iter()
-        .find(|l| l.status == Status::Unknown);
+    let unknown = layers.iter().find(|l| l.status == Status::Unknown);
     let keys = roots.iter().map(|f| f.key.clone()).collect();
     // Ordered worst first and lowest layer first among equals: the first root is the one.
     match (roots.first(), unknown) {

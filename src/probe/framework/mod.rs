@@ -11,7 +11,7 @@ mod needs;
 use known::{KNOWN, Known};
 
 use crate::facts::{
-    Consumer, DeviceCode, Facts, Framework, FrameworkFacts, Installed, PtxCode, Reading,
+    Consumer, DeviceCode, Facts, Framework, FrameworkFacts, Installed, PciDevice, PtxCode, Reading,
     VendorFacts,
 };
 use crate::probe::loader::Loader;
@@ -61,12 +61,21 @@ pub(super) fn probe(
             };
         }
     };
+    let capabilities = capabilities(&facts.vendor);
+    let has_gpu = facts
+        .hardware
+        .pci
+        .items()
+        .iter()
+        .any(PciDevice::is_nvidia_gpu)
+        || facts.system.tegra.is_present();
     let mut look = Look {
         sysroot,
         loader,
         consumer,
         sites,
-        capabilities: capabilities(&facts.vendor),
+        untold: capabilities.is_empty() && has_gpu,
+        capabilities,
         folders: None,
         torch: None,
     };
@@ -126,6 +135,8 @@ pub(super) struct Look<'a> {
     sites: &'a [Site],
     /// Of the GPUs that are here.
     capabilities: Vec<(u32, u32)>,
+    /// A GPU is here, and nobody told its capability: all of the code may matter then.
+    untold: bool,
     /// Folders of the environment that hold CUDA libraries, and the names in them; listed when first asked for.
     folders: Option<Vec<(String, Vec<String>)>>,
     /// The torch that extensions have to fit.
@@ -260,7 +271,7 @@ impl<'a> Look<'a> {
                         || code_minor < *minor && arch.suffix != Suffix::Specific)
             })
         };
-        held.containers >= FIRST_CONTAINERS && self.capabilities.iter().all(may_run)
+        !self.untold && held.containers >= FIRST_CONTAINERS && self.capabilities.iter().all(may_run)
     }
 }
 
