@@ -11,9 +11,8 @@ use crate::version::Version;
 /// The process, where its mappings could be read.
 macro_rules! mapped {
     ($ctx:expr) => {{
-        let process = match $ctx.facts.application.process.value() {
-            Some(process) => process,
-            None => return Outcome::Clean,
+        let Some(process) = $ctx.facts.application.process.value() else {
+            return Outcome::Clean;
         };
         (
             process,
