@@ -16,7 +16,7 @@ use crate::sysroot::{Sysroot, file_name, join, parent};
 
 /// The most of a METADATA that is read, in bytes: its header comes first, and vLLM's with 150 lines has 10 kB.
 const METADATA_CAP: usize = 64 << 10;
-/// The most of a file in `conda-meta` that is read, in bytes; PyTorch's with 12,000 files has 5 MB.
+/// The most of a file in `conda-meta` that is read, in bytes; that of `PyTorch` with 12,000 files has 5 MB.
 const CONDA_CAP: usize = 16 << 20;
 
 /// Names of distributions that bring GPU libraries, frameworks or extensions. What a name begins with counts as well

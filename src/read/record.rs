@@ -251,8 +251,9 @@ mod tests {
         fn every_line_once(gaps in prop::collection::vec(0usize..9000, 1..40)) {
             let mut record = String::new();
             for (number, gap) in gaps.iter().enumerate() {
-                record.push_str(&"x".repeat(*gap));
-                record.push_str(&format!(".py,,\nlib{number}.so,sha256=0,{number}\n"));
+                let long = "x".repeat(*gap);
+                let lines = format!("{long}.py,,\nlib{number}.so,sha256=0,{number}\n");
+                record.push_str(&lines);
             }
             let found = shared_objects(&record.as_bytes());
             let expected: Vec<Recorded> = (0..gaps.len()).map(|n| recorded(&format!("lib{n}.so"), Some(n as u64))).collect();
