@@ -231,7 +231,7 @@ pub(in crate::rules) fn framework_ptx_too_new(ctx: &Ctx<'_>) -> Outcome {
 pub(in crate::rules) fn ptx_jit_variable(ctx: &Ctx<'_>) -> Outcome {
     const VARIABLES: [&str; 2] = ["CUDA_DISABLE_PTX_JIT", "CUDA_FORCE_PTX_JIT"];
     let is_set = |name: &&str| ctx.env(name).is_some_and(|value| value.trim() == "1");
-    let Some(variable) = VARIABLES.into_iter().find(|name| is_set(&name)) else {
+    let Some(variable) = VARIABLES.into_iter().find(is_set) else {
         return Outcome::Clean;
     };
     if let Some(unknown) = unread(ctx) {
@@ -280,7 +280,7 @@ pub(in crate::rules) fn ptx_jit_variable(ctx: &Ctx<'_>) -> Outcome {
     Outcome::found(findings)
 }
 
-/// Whether the code of the frameworks is for the GPUs that are here: "code for sm_86 is there".
+/// Whether the code of the frameworks is for the GPUs that are here: `code for sm_86 is there`.
 pub(super) fn summary(ctx: &Ctx<'_>) -> Option<String> {
     let (framework, code) = with_code(ctx).next()?;
     let gpus = ctx.gpus_here();

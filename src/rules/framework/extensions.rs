@@ -216,7 +216,7 @@ pub(super) fn bitsandbytes_no_library(ctx: &Ctx<'_>) -> Outcome {
         } else {
             Severity::Warning
         };
-    let has: Vec<String> = part.variants.iter().map(|v| v.major_minor()).collect();
+    let has: Vec<String> = part.variants.iter().map(Version::major_minor).collect();
     let finding = finding(
         "bitsandbytes-no-library",
         part,
@@ -232,24 +232,19 @@ pub(super) fn bitsandbytes_no_library(ctx: &Ctx<'_>) -> Outcome {
             .iter()
             .any(|c| c.major_minor() == cuda.major_minor())
     });
-    let finding = match fitting {
-        Some(row) => {
-            let what = format!("bitsandbytes>={}", row.version);
-            let fix = Fix::at(
-                Layer::Framework,
-                format!(
-                    "install bitsandbytes {} or newer, which has one for CUDA {cuda}",
-                    row.version
-                ),
-            );
-            finding
-                .fix(instead::install(ctx, fix, part, &["-U", &what]))
-                .source(row.source.clone())
-        }
-        None => {
-            let fix = Fix::at(Layer::Framework, "install the newest bitsandbytes");
-            finding.fix(instead::install(ctx, fix, part, &["-U", "bitsandbytes"]))
-        }
+    let (fix, what, source) = if let Some(row) = fitting {
+        let summary = format!(
+            "install bitsandbytes {} or newer, which has one for CUDA {cuda}",
+            row.version
+        );
+        let what = format!("bitsandbytes>={}", row.version);
+        (summary, what, row.source.clone())
+    } else {
+        let summary = "install the newest bitsandbytes".to_owned();
+        (summary, "bitsandbytes".to_owned(), String::new())
     };
+    let fix = Fix::at(Layer::Framework, fix);
+    let fix = instead::install(ctx, fix, part, &["-U", &what]);
+    let finding = finding.fix(fix).source(source);
     Outcome::found([finding])
 }

@@ -215,6 +215,11 @@ fn unread(ctx: &Ctx<'_>) -> Option<Outcome> {
     }
 }
 
+/// Parts that the layer's line does not name.
+const QUIET: &[&str] = &["jax-cuda-pjrt", "pynvml", "nvidia-ml-py"];
+/// How many parts it names.
+const TOLD: usize = 4;
+
 /// What the layer's line says: the frameworks, and whether their code is for the GPUs that are here.
 pub fn summary(ctx: &Ctx<'_>) -> (bool, String) {
     let all = match &ctx.facts.framework.frameworks {
@@ -222,7 +227,6 @@ pub fn summary(ctx: &Ctx<'_>) -> (bool, String) {
         Reading::Unreadable { reason } => return (false, format!("not read: {reason}")),
         other => other.items(),
     };
-    const QUIET: &[&str] = &["jax-cuda-pjrt", "pynvml", "nvidia-ml-py"];
     let mut named: Vec<String> = all
         .iter()
         .filter(|f| !QUIET.contains(&f.name.as_str()))
@@ -232,7 +236,6 @@ pub fn summary(ctx: &Ctx<'_>) -> (bool, String) {
     if named.is_empty() {
         return (false, "none in an environment that is examined".to_owned());
     }
-    const TOLD: usize = 4;
     let more = named.len().saturating_sub(TOLD);
     named.truncate(TOLD);
     let mut text = named.join(", ");
