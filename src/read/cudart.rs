@@ -16,10 +16,11 @@ const LEVELS: std::ops::Range<u32> = 7000..15_000;
 /// How much code is searched; the largest libcudart has 0.6 MB of it, libcublasLt with one inside 110 MB.
 const MAX_CODE: u64 = 256 << 20;
 /// Functions of libraries with a runtime inside that answer its version.
-const ANSWERS: [&str; 3] = [
+const ANSWERS: [&str; 4] = [
     "cublasLtGetCudartVersion",
     "cublasGetCudartVersion",
     "cudnnGetCudartVersion",
+    "cutensorGetCudartVersion",
 ];
 /// Opcode, operand and constant.
 const INSTRUCTION: usize = 6;
@@ -60,8 +61,7 @@ pub fn version(file: &dyn ReadAt) -> Option<Version> {
 pub fn version_inside(file: &dyn ReadAt) -> Option<Version> {
     let answer = ANSWERS.iter().find_map(|function| {
         let code = symbol_content(file, function, 1024)?;
-        let is_level = |n: &u32| LEVELS.contains(n) && n.is_multiple_of(10) && n % 1000 < 100;
-        constants(&code).into_iter().find(is_level)
+        constants(&code).into_iter().find(|n| is_level(*n))
     });
     answer.map_or_else(
         || version(file),
@@ -75,6 +75,30 @@ fn level(operands: &[u8]) -> Option<u32> {
     // 4 and 5 are other addressing modes, whose constant stands further on.
     let is_register = matches!(operand, 0..=3 | 6 | 7);
     let level = u32::from_le_bytes([a, b, c, d]);
-    let is_level = LEVELS.contains(&level) && level % 10 == 0 && level % 1000 < 100;
-    (is_register && is_level).then_some(level)
+    (is_register && is_level(level)).then_some(level)
+}
+
+/// Whether a number can be a runtime's CUDA integer: `1000 * major + 10 * minor`, of a version that there is.
+pub(super) fn is_level(number: u32) -> bool {
+    LEVELS.contains(&number) && number.is_multiple_of(10) && number % 1000 < 100
+}
+
+#[cfg(test)]
+mod tests {
+    use super::is_level;
+
+    #[test]
+    fn levels() {
+        for (number, is) in [
+            (11_080, true),
+            (13_050, true),
+            // A mask in cuDNN 8.5, which was taken for CUDA 16.38.
+            (16_380, false),
+            (12_085, false),
+            (12_180, false),
+            (0, false),
+        ] {
+            assert_eq!(is_level(number), is, "{number}");
+        }
+    }
 }

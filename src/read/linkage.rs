@@ -16,6 +16,9 @@ const MAX_SEARCH: u64 = 128 << 20;
 const STATIC_RUNTIME: &[u8] = b"/cudart.shm.%x.%x.%llx";
 /// What a program with device code calls before `main`; as a text it is looked up in a library opened later.
 const REGISTER: &[u8] = b"__cudaRegisterFatBinary\0";
+/// Another function that is looked up so. A compiler that writes calls into programs (LLVM) has the name above and not this
+/// one: both together are the table of a file that opens a runtime.
+const LOOKED_UP: &[u8] = b"cudaGetDeviceCount\0";
 const LIBCUDA: &[u8] = b"libcuda.so";
 const LIBNVIDIA_ML: &[u8] = b"libnvidia-ml.so";
 /// The longest of what is looked for.
@@ -63,7 +66,8 @@ pub struct Linkage {
     pub libnvidia_ml: Driver,
 }
 
-/// Says how a file gets at CUDA. `has_device_code` tells a program that registers its code from one that never does.
+/// Says how a file gets at CUDA. `has_device_code` tells a file that registers its own code from one that only knows how
+/// code is registered.
 pub fn linkage(
     file: &dyn ReadAt,
     elf: &Elf,
@@ -105,7 +109,7 @@ pub fn linkage(
         (Runtime::None, None)
     } else if texts.static_runtime {
         (Runtime::Static, cudart::version_inside(file))
-    } else if has_device_code && texts.register {
+    } else if texts.register && (has_device_code || texts.looked_up) {
         (Runtime::Dlopen, None)
     } else {
         (Runtime::None, None)
@@ -137,6 +141,7 @@ pub fn is_library(name: &str, stem: &str) -> bool {
 struct Texts {
     static_runtime: bool,
     register: bool,
+    looked_up: bool,
     libcuda: bool,
     libnvidia_ml: bool,
 }
@@ -145,21 +150,23 @@ struct Texts {
 fn texts(file: &dyn ReadAt) -> Texts {
     let mut found = Texts::default();
     let mut search = |range: Range<u64>| {
-        let looked_for = [STATIC_RUNTIME, REGISTER, LIBCUDA, LIBNVIDIA_ML].map(memmem::Finder::new);
-        let mut seen = [false; 4];
+        let looked_for =
+            [STATIC_RUNTIME, REGISTER, LOOKED_UP, LIBCUDA, LIBNVIDIA_ML].map(memmem::Finder::new);
+        let mut seen = [false; 5];
         scan(file, range, OVERLAP, |_, window| {
             for (finder, seen) in looked_for.iter().zip(&mut seen) {
                 *seen = *seen || finder.find(window).is_some();
             }
-            if seen == [true; 4] {
+            if seen == [true; 5] {
                 ControlFlow::Break(())
             } else {
                 ControlFlow::Continue(())
             }
         });
-        let [static_runtime, register, libcuda, libnvidia_ml] = seen;
+        let [static_runtime, register, looked_up, libcuda, libnvidia_ml] = seen;
         found.static_runtime |= static_runtime;
         found.register |= register;
+        found.looked_up |= looked_up;
         found.libcuda |= libcuda;
         found.libnvidia_ml |= libnvidia_ml;
     };

@@ -33,7 +33,7 @@ pub struct Identity {
 /// How a number stands for a version.
 #[derive(Clone, Copy)]
 enum Scheme {
-    /// 11401 is 11.4.1.
+    /// 11401 is 11.4.1. A minor version of two digits runs into the major one: 1000 is 1.0.0 as well as 0.10.0.
     Thousands,
     /// 131000 is 13.10.0; below 20000 as above. The libraries that changed it.
     Either,
@@ -48,6 +48,17 @@ impl Scheme {
             [number / 1000, number / 100 % 10, number % 100]
         };
         Version::parse(&parts.map(|part| part.to_string()).join("."))
+    }
+
+    /// The version of a library whose soname tells its major version.
+    fn version_of(self, number: u32, major: Option<u32>) -> Option<Version> {
+        let plain = self.version(number);
+        let Some(major) = major else { return plain };
+        plain.filter(|v| v.major() == major).or_else(|| {
+            let rest = number.checked_sub(major.checked_mul(1000)?)?;
+            let carried = matches!(self, Self::Thousands) && (1000..2000).contains(&rest);
+            carried.then(|| Version::parse(&format!("{major}.{}.{}", rest / 100, rest % 100)))?
+        })
     }
 }
 
@@ -66,6 +77,7 @@ const FUNCTIONS: &[(&str, &str, Scheme)] = &[
     ("libcudnn_graph", "cudnnGetVersion", Scheme::Either),
     ("libcudnn_ops_infer", "cudnnGetVersion", Scheme::Either),
     ("libnccl", "ncclGetVersion", Scheme::Either),
+    ("libcutensor", "cutensorGetVersion", Scheme::Either),
 ];
 
 /// Other libraries of the stack that are known by name.
@@ -84,7 +96,6 @@ const OTHERS: &[&str] = &[
     "libcufile",
     "libcupti",
     "libnvToolsExt",
-    "libcutensor",
     "libnppc",
     "libnvrtc-builtins",
 ];
@@ -188,11 +199,7 @@ fn identify_as(
     };
     let version = version.or_else(|| {
         let (_, function, scheme) = FUNCTIONS.iter().find(|(stem, ..)| *stem == name)?;
-        let fits = |number: u32| {
-            scheme
-                .version(number)
-                .filter(|v| major.is_none_or(|m| v.major() == m))
-        };
+        let fits = |number: u32| scheme.version_of(number, major);
         let code = symbol_content(file, function, MAX_FUNCTION)?;
         let version = constants(&code).into_iter().find_map(fits);
         let build = symbol_content(file, "getInferLibBuildVersion", 16);
@@ -209,12 +216,18 @@ fn identify_as(
         let (version, by) = cudnn_part(file, &name, search)?;
         told(Some(version), by)
     });
+    // What the code does not tell, the name may: toolkits and wheel builders keep the whole version in it. Where a library
+    // beside it knows better, that one is asked.
+    let version = version.or_else(|| {
+        let alone = companions(&name).is_empty();
+        alone.then(|| told(full_name(file_name, 3), "file name"))?
+    });
     if cuda.is_none() && name.starts_with("libcudnn") {
         let code = symbol_content(file, "cudnnGetCudartVersion", MAX_FUNCTION);
         cuda = code.and_then(|code| {
             let level = constants(&code)
                 .into_iter()
-                .find(|n| (7000..20_000).contains(n))?;
+                .find(|n| cudart::is_level(*n))?;
             Some(Version::from_cuda_level(level))
         });
     }
@@ -363,6 +376,8 @@ pub(super) fn constants(code: &[u8]) -> Vec<u32> {
             (Some(0xc7), Some(0x00..=0x03 | 0x06 | 0x07 | 0xc0..=0xc7)) => 2,
             // [register + byte]
             (Some(0xc7), Some(0x40..=0x43 | 0x45..=0x47)) => 3,
+            // [r12], which takes a byte more
+            (Some(0xc7), Some(0x04)) if code.get(at + 2) == Some(&0x24) => 3,
             _ => continue,
         };
         found.extend(
@@ -408,6 +423,24 @@ mod tests {
     }
 
     #[test]
+    fn minor_versions_of_two_digits() {
+        for (number, major, version) in [
+            (1000, 0, Some("0.10.0")),
+            (801, 0, Some("0.8.1")),
+            (1000, 1, Some("1.0.0")),
+            (13_102, 12, Some("12.11.2")),
+            (11_705, 11, Some("11.7.5")),
+            (11_705, 9, None),
+            (10_000, 12, None),
+        ] {
+            let is = Scheme::Thousands.version_of(number, Some(major));
+            assert_eq!(is.as_ref().map(Version::as_str), version, "{number}");
+        }
+        // Where the scheme itself has room for them, nothing is carried.
+        assert!(Scheme::Either.version_of(13_102, Some(12)).is_none());
+    }
+
+    #[test]
     fn constants_in_code() {
         // test rdi, rdi; je; mov dword ptr [rdi], 11401; xor eax, eax; ret
         let cufft = [
@@ -416,6 +449,11 @@ mod tests {
         assert_eq!(constants(&cufft), [11_401]);
         // mov dword ptr [rbp + 0], 801
         assert_eq!(constants(&[0xc7, 0x45, 0, 0x21, 3, 0, 0]), [801]);
+        // mov dword ptr [r12], 11705
+        assert_eq!(
+            constants(&[0x41, 0xc7, 0x04, 0x24, 0xb9, 0x2d, 0, 0]),
+            [11_705]
+        );
         // mov eax, 110400; ret
         assert_eq!(constants(&[0xb8, 0x40, 0xaf, 1, 0, 0xc3]), [110_400]);
         // movz w0, #0xaf40; movk w0, #1, lsl #16; ret

@@ -90,7 +90,7 @@ fn fetch(name: &str, version: &str, python: &str) -> Result<PathBuf, String> {
         "--platform",
         "any",
     ]);
-    for tag in ["2014", "_2_17", "_2_24", "_2_27", "_2_28"] {
+    for tag in ["1", "2010", "2014", "_2_17", "_2_24", "_2_27", "_2_28"] {
         pip.args(["--platform", &format!("manylinux{tag}_x86_64")]);
     }
     let output = pip

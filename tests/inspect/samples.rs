@@ -1,7 +1,10 @@
-//! Small files that nvcc made (`fixtures/fatbin/Makefile`), damaged ones, and what is no such file.
+//! Small files that nvcc and Go made (the `Makefile` beside each says how), damaged ones, and what is no such file.
 
 use std::fs;
+use std::io::Read as _;
 use std::path::{Path, PathBuf};
+
+use serde_json::Value;
 
 use super::{inspect, json, list};
 
@@ -65,6 +68,174 @@ fn what_nvcc_made() {
     assert_eq!(
         (&runtime["linkage"], &runtime["version"]),
         (&"dynamic".into(), &"13".into())
+    );
+}
+
+/// A sample that is kept packed, unpacked into a folder.
+fn unpacked(name: &str, folder: &Path) -> PathBuf {
+    let packed =
+        fs::read(Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("fixtures/{name}.xz")));
+    let packed = packed.unwrap();
+    let mut content = Vec::new();
+    lzma_rust2::XzReader::new(packed.as_slice(), true)
+        .read_to_end(&mut content)
+        .unwrap();
+    let path = folder.join(Path::new(name).file_name().unwrap());
+    fs::write(&path, content).unwrap();
+    path
+}
+
+#[test]
+fn what_nvcc_11_8_made() {
+    const ALL: &str = "sm_35 sm_70 sm_80 sm_90";
+    const PTX: &str = "compute_90";
+    let folder = tempfile::tempdir().unwrap();
+    // Linked code, relocatable code, entries that are LZ4 and that are not packed, the runtime.
+    for (name, kind, linked, to_link, packings, runtime) in [
+        (
+            "several.fatbin",
+            "fatbin",
+            (ALL, PTX),
+            ("", ""),
+            (1, 4),
+            ("none", None),
+        ),
+        (
+            "packed.fatbin",
+            "fatbin",
+            (ALL, PTX),
+            ("", ""),
+            (5, 0),
+            ("none", None),
+        ),
+        (
+            "unpacked.fatbin",
+            "fatbin",
+            (ALL, PTX),
+            ("", ""),
+            (0, 5),
+            ("none", None),
+        ),
+        (
+            "ptx-only.fatbin",
+            "fatbin",
+            ("", "compute_50"),
+            ("", ""),
+            (1, 0),
+            ("none", None),
+        ),
+        (
+            "sm_90.cubin",
+            "cubin",
+            ("sm_90", ""),
+            ("", ""),
+            (0, 0),
+            ("none", None),
+        ),
+        (
+            "relocatable.o",
+            "object",
+            ("", ""),
+            (ALL, PTX),
+            (5, 0),
+            ("none", None),
+        ),
+        (
+            "shared.so",
+            "shared-library",
+            (ALL, PTX),
+            ("", ""),
+            (1, 4),
+            ("dynamic", Some("11.0")),
+        ),
+        (
+            "static.so",
+            "shared-library",
+            (ALL, PTX),
+            ("", ""),
+            (1, 4),
+            ("static", Some("11.8")),
+        ),
+        (
+            "linked.so",
+            "shared-library",
+            (ALL, ""),
+            (ALL, PTX),
+            (5, 4),
+            ("dynamic", Some("11.0")),
+        ),
+    ] {
+        let mut path = sample(&format!("11.8/{name}"));
+        if !path.exists() {
+            path = unpacked(&format!("fatbin/11.8/{name}"), folder.path());
+        }
+        let found = json(&path, &[]);
+        let file = &found["files"][0];
+        let codes = |of: &Value| (list(&of["elf"]), list(&of["ptx"]));
+        let words = |(elf, ptx): (&str, &str)| (elf.to_owned(), ptx.to_owned());
+        assert_eq!(file["kind"], kind, "{name}");
+        assert_eq!(codes(&file["archs"]), words(linked), "{name}");
+        assert_eq!(codes(&file["relocatable"]), words(to_link), "{name}");
+        let (lz4, plain) = packings;
+        assert_eq!(
+            (
+                &file["device"]["lz4"],
+                &file["device"]["unpacked"],
+                &file["device"]["zstd"]
+            ),
+            (&lz4.into(), &plain.into(), &0.into()),
+            "{name}"
+        );
+        let (linkage, version) = runtime;
+        assert_eq!(
+            (&file["runtime"]["linkage"], &file["runtime"]["version"]),
+            (&linkage.into(), &version.into()),
+            "{name}"
+        );
+        let has_cubins = file["device"]["cubins"] != 0;
+        assert_eq!(
+            list(&file["toolkits"]),
+            if has_cubins { "11.8" } else { "" },
+            "{name}"
+        );
+        let has_ptx = !(linked.1.is_empty() && to_link.1.is_empty());
+        assert_eq!(
+            list(&file["ptx_isa"]),
+            if has_ptx { "7.8" } else { "" },
+            "{name}"
+        );
+    }
+}
+
+#[test]
+fn a_go_program_that_opens_nvml() {
+    let folder = tempfile::tempdir().unwrap();
+    let program = unpacked("go/meter", folder.path());
+    let found = json(&program, &[]);
+    let file = &found["files"][0];
+    assert_eq!(
+        (&file["kind"], &file["description"]),
+        (&"program".into(), &"Go program".into())
+    );
+    let go = &file["go"];
+    assert_eq!(
+        (&go["version"], &go["path"]),
+        (&"go1.19.8".into(), &"example.com/meter".into())
+    );
+    assert_eq!(go["modules"]["github.com/NVIDIA/go-nvml"], "v0.12.4-1");
+    assert_eq!(
+        (
+            &file["libnvidia_ml"],
+            &file["libcuda"],
+            &file["runtime"]["linkage"]
+        ),
+        (&"dlopen".into(), &"none".into(), &"none".into())
+    );
+    let text = inspect(&[program.to_str().unwrap()]);
+    let text = String::from_utf8_lossy(&text.stdout).into_owned();
+    assert!(
+        text.contains("Go program, opens libnvidia-ml") && text.contains("go-nvml v0.12.4-1"),
+        "{text}"
     );
 }
 
