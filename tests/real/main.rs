@@ -22,4 +22,5 @@ mod parts;
 mod stubs;
 mod unchanged;
 #[path = "../inspect/parts.rs"]
+#[expect(dead_code, reason = "the large wheels are for the tests of `inspect`")]
 mod wheels;
