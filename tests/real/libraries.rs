@@ -307,17 +307,10 @@ fn parts_of_cudnn_from_two_places() {
         b"version https://git-lfs.github.com/spec/v1\n",
     ] {
         fs::write(&graph, bytes).unwrap();
-        assert_eq!(
-            lab.loader(
-                &[
-                    shim.to_str().unwrap(),
-                    "libcudnn_graph.so.9",
-                    "cudnn_graph_version"
-                ],
-                None
-            ),
-            "-1"
-        );
+        // It refuses the one, and may die of the other.
+        let shim = shim.to_str().unwrap();
+        let said = lab.loader(&[shim, "libcudnn_graph.so.9", "cudnn_graph_version"], None);
+        assert!(["-1", ""].contains(&said.as_str()), "{said}");
         let (exit, report) = lab.check(None);
         assert_eq!(exit, 1);
         assert_eq!(

@@ -24,4 +24,5 @@ mod stubs;
 mod toolchain;
 mod unchanged;
 #[path = "../inspect/parts.rs"]
+#[expect(dead_code, reason = "the large wheels are for the tests of `inspect`")]
 mod wheels;

@@ -1,8 +1,8 @@
 //! What loads the GPU stack in an environment: the libraries of frameworks and of their extensions, by the places where
 //! their wheels and packages have them, and what each of them loads first.
 //!
-//! Places, search paths and order of loading: measured on the wheels of PyPI that `matrix` names (torch 1.13 to 2.15,
-//! TensorFlow 2.21, JAX 0.10, ONNX Runtime 1.18 to 1.31, vLLM 0.33, xFormers 0.0.35, CuPy 14, bitsandbytes 0.50).
+//! Places, search paths and order of loading: measured on the wheels of `PyPI` (torch 1.13 to 2.15, TensorFlow 2.21,
+//! JAX 0.10, ONNX Runtime 1.18 to 1.31, vLLM 0.33, xFormers 0.0.35, `CuPy` 14, bitsandbytes 0.50).
 
 use super::Environment;
 use crate::facts::{Consumer, LibraryFile, Reading};
@@ -47,7 +47,7 @@ pub(super) fn find(
         let all = Site {
             sysroot,
             consumer: environment.consumer,
-            site: &site.path,
+            folder: &site.path,
             brought,
         };
         let torch = all.torch(&mut found);
@@ -77,19 +77,19 @@ pub(super) fn find(
 struct Site<'a> {
     sysroot: &'a Sysroot,
     consumer: &'a Consumer,
-    site: &'a str,
+    folder: &'a str,
     brought: &'a [LibraryFile],
 }
 
 impl Site<'_> {
     fn has(&self, path: &str) -> Option<String> {
-        let path = join(self.site, path);
+        let path = join(self.folder, path);
         self.sysroot.exists(&path).then_some(path)
     }
 
     /// Files of a folder whose name is wanted.
     fn files(&self, folder: &str, wanted: impl Fn(&str) -> bool) -> Vec<String> {
-        let dir = join(self.site, folder);
+        let dir = join(self.folder, folder);
         let names = self.sysroot.list(&dir, wanted);
         names.items().iter().map(|name| join(&dir, name)).collect()
     }
@@ -116,7 +116,7 @@ impl Site<'_> {
         let in_site = self
             .brought
             .iter()
-            .filter(|copy| copy.path.starts_with(self.site));
+            .filter(|copy| copy.path.starts_with(self.folder));
         names
             .iter()
             .flat_map(|name| in_site.clone().filter(move |copy| copy.name == *name))
@@ -293,7 +293,9 @@ impl Site<'_> {
                 .collect(),
         );
         // RAPIDS: libcuvs/lib64/libcuvs.so. Their packages load each other's libraries by path.
-        let rapids = self.sysroot.list(self.site, |name| RAPIDS.contains(&name));
+        let rapids = self
+            .sysroot
+            .list(self.folder, |name| RAPIDS.contains(&name));
         let libraries: Vec<String> = rapids
             .items()
             .iter()

@@ -71,7 +71,7 @@ pub(super) struct Links<'a> {
     sysroot: &'a Sysroot,
     resolver: &'a Resolver<'a>,
     arch: &'a str,
-    links: Vec<Link>,
+    noted: Vec<Link>,
     /// The process of an entry, with what it loaded, by the entry's path.
     processes: BTreeMap<String, Closure>,
     /// What a file lacks of what another needs, by user and provider.
@@ -95,7 +95,7 @@ impl<'a> Links<'a> {
             sysroot,
             resolver,
             arch,
-            links: Vec::new(),
+            noted: Vec::new(),
             processes: BTreeMap::new(),
             lacking: BTreeMap::new(),
             asked: BTreeMap::new(),
@@ -275,7 +275,7 @@ impl<'a> Links<'a> {
                     && link.got == got
                     && !user.is_empty()
             };
-            if self.links.iter().any(seen) {
+            if self.noted.iter().any(seen) {
                 continue;
             }
             let lacking = match &got {
@@ -284,7 +284,7 @@ impl<'a> Links<'a> {
                 }
                 _ => Vec::new(),
             };
-            self.links.push(Link {
+            self.noted.push(Link {
                 consumer: consumer.to_owned(),
                 after: after.cloned(),
                 user,
@@ -419,7 +419,7 @@ impl<'a> Links<'a> {
 
     /// The links, each with the copy that the environment brought and that is not the one in use.
     pub(super) fn finish(self, copies: &Copies<'_>) -> Vec<Link> {
-        let mut links = self.links;
+        let mut links = self.noted;
         for link in &mut links {
             let brought = copies.brought_as(file_name(&link.soname));
             let got = link.got.as_ref().map(|path| copies.real_path(path));

@@ -18,7 +18,7 @@ const NUMBERED_BY_CUDA: &[&str] = &[
     "libnvJitLink",
 ];
 
-/// Parts of CuPy that it does without where their library is not there.
+/// Parts of `CuPy` that it does without where their library is not there.
 const OPTIONAL: &[(&str, &[&str])] = &[("cupy", &["libcudnn", "libnccl", "libcutensor"])];
 
 pub(super) fn library_missing(ctx: &Ctx<'_>) -> Outcome {

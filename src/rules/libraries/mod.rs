@@ -42,7 +42,7 @@ pub(super) static RULES: &[Rule] = &[
         id: "library-lacks-symbol",
         layer: Layer::Libraries,
         severity: Severity::Error,
-        need: Need::Verdict,
+        need: Need::Detail,
         follows_from: &["distribution-overwritten", "library-parts-mixed"],
         page: include_str!("../pages/library-lacks-symbol.md"),
         check: lacking::library_lacks_symbol,
@@ -109,7 +109,7 @@ fn got<'a>(ctx: &'a Ctx<'_>, link: &Link) -> Option<&'a LibraryFile> {
     ctx.facts.libraries.at(link.got.as_deref()?)
 }
 
-/// Where a copy lies and by which rule it was taken, for a title: "/usr/local/cuda-12.1/lib64 (by LD_LIBRARY_PATH)".
+/// Where a copy lies and by which rule it was taken, for a title: `/usr/local/cuda-12.1/lib64 (by LD_LIBRARY_PATH)`.
 fn place(link: &Link) -> String {
     let folder = link.got.as_deref().map_or("", parent);
     format!("{folder} (by {})", by(link))

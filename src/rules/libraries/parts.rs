@@ -93,41 +93,36 @@ fn mixed(ctx: &Ctx<'_>, shim: &Link, parts: &[Part<'_>]) -> Option<Finding> {
     let stray = [first_link, odd_link]
         .into_iter()
         .find(|link| link.got.as_deref().map(parent) != Some(home));
-    match stray {
-        Some(link) => {
-            if let Some(fix) = out_of_the_way(ctx, link) {
-                finding = finding.fix(fix.verify("gpudoctor"));
-            }
-            let beside = link.beside.is_some();
-            if !beside
-                && let Some((name, version)) = shim.got.as_deref().and_then(|p| owner(ctx, p))
-            {
-                let fix = Fix::at(
-                    Layer::Libraries,
-                    format!(
-                        "{home} has no {}: install {name} again, or a release that has it",
-                        file_name(&link.soname)
-                    ),
-                );
-                finding = finding.fix(with_command(fix, install_again(ctx, name, version)));
-            }
-        }
-        None => {
-            let fix = match owner(ctx, &first.path) {
-                Some((name, version)) => {
-                    let fix = Fix::at(
-                        Layer::Libraries,
-                        format!("{home} holds files of two releases: install {name} again"),
-                    );
-                    with_command(fix, install_again(ctx, name, version))
-                }
-                None => Fix::at(
-                    Layer::Libraries,
-                    format!("put all files of one release of cuDNN into {home}, and no other"),
-                ),
-            };
+    if let Some(link) = stray {
+        if let Some(fix) = out_of_the_way(ctx, link) {
             finding = finding.fix(fix.verify("gpudoctor"));
         }
+        let beside = link.beside.is_some();
+        if !beside && let Some((name, version)) = shim.got.as_deref().and_then(|p| owner(ctx, p)) {
+            let fix = Fix::at(
+                Layer::Libraries,
+                format!(
+                    "{home} has no {}: install {name} again, or a release that has it",
+                    file_name(&link.soname)
+                ),
+            );
+            finding = finding.fix(with_command(fix, install_again(ctx, name, version)));
+        }
+    } else {
+        let fix = match owner(ctx, &first.path) {
+            Some((name, version)) => {
+                let fix = Fix::at(
+                    Layer::Libraries,
+                    format!("{home} holds files of two releases: install {name} again"),
+                );
+                with_command(fix, install_again(ctx, name, version))
+            }
+            None => Fix::at(
+                Layer::Libraries,
+                format!("put all files of one release of cuDNN into {home}, and no other"),
+            ),
+        };
+        finding = finding.fix(fix.verify("gpudoctor"));
     }
     if finding.fixes.is_empty() {
         finding = finding.fix(Fix::at(
