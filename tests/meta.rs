@@ -386,6 +386,21 @@ fn what_explains_a_finding_exists_and_never_leads_round() {
     }
 }
 
+/// Findings about a file or a process that the caller names, and the tests that provoke them on real ones.
+const OF_WHAT_IS_NAMED: &[(&str, &str)] = &[
+    ("device-code-compiled-at-start", "src/inspect/judge.rs"),
+    ("device-code-packed-too-new", "src/inspect/judge.rs"),
+    ("device-code-partial", "src/inspect/judge.rs"),
+    ("file-damaged", "src/inspect/judge.rs"),
+    ("glibc-too-old", "src/inspect/judge.rs"),
+    ("library-not-found", "src/inspect/judge.rs"),
+    ("no-device-code-for-gpu", "src/inspect/judge.rs"),
+    ("process-library-replaced", "tests/real/application.rs"),
+    ("process-two-runtimes", "tests/real/application.rs"),
+    ("ptx-too-new-for-driver", "src/inspect/judge.rs"),
+    ("symbol-version-missing", "src/inspect/judge.rs"),
+];
+
 #[test]
 fn every_id_is_provoked_by_a_host_and_stays_quiet_on_its_twin() {
     let mut provoked: BTreeMap<String, Severity> = BTreeMap::new();
@@ -409,7 +424,14 @@ fn every_id_is_provoked_by_a_host_and_stays_quiet_on_its_twin() {
         }
         twins.extend(host.twin_of);
     }
-    for rule in rules::all() {
+    // About a program or process that is named: a described host names none.
+    let named: BTreeMap<&str, &str> = OF_WHAT_IS_NAMED.iter().copied().collect();
+    for (id, file) in &named {
+        let test = fs::read_to_string(root().join(file)).unwrap();
+        assert!(test.contains(&format!("\"{id}\"")), "{file} has no {id}");
+        assert!(!provoked.contains_key(*id), "{id}: a host provokes it now");
+    }
+    for rule in rules::all().filter(|rule| !named.contains_key(rule.id)) {
         assert_eq!(
             provoked.get(rule.id),
             Some(&rule.severity),

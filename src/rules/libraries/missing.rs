@@ -23,7 +23,7 @@ const OPTIONAL: &[(&str, &[&str])] = &[("cupy", &["libcudnn", "libnccl", "libcut
 
 pub(super) fn library_missing(ctx: &Ctx<'_>) -> Outcome {
     let links = known!(ctx.facts.libraries.links, "who gets which library");
-    let copies = ctx.facts.libraries.copies.items();
+    let copies = known!(ctx.facts.libraries.copies, "copies of libraries");
     let missing = links.iter().filter(|link| {
         link.got.is_none()
             && link.by.starts_with("not found")
