@@ -664,8 +664,10 @@ mod tests {
         );
     }
 
-    /// Modules of a file: cubins and PTX, each with how many there are.
-    fn with_modules(modules: &[(u64, &[&str], &[(&str, &str)])]) -> File {
+    /// How many modules have these cubins, and this PTX with its version.
+    type Modules<'a> = (u64, &'a [&'a str], &'a [(&'a str, &'a str)]);
+
+    fn with_modules(modules: &[Modules<'_>]) -> File {
         let modules = modules.iter().map(|(count, elf, ptx)| Module {
             count: *count,
             elf: elf.iter().map(ToString::to_string).collect(),
