@@ -26,14 +26,14 @@ int main(int argc, char **argv) {
 "#;
 
 /// A library that opens others by name, as `libcudnn.so` does.
-const SHIM: &str = r#"
+const SHIM: &str = r"
 #include <dlfcn.h>
 int number_of(const char *library, const char *name) {
     void *part = dlopen(library, RTLD_NOW);
     int *number = part ? (int *)dlsym(part, name) : 0;
     return number ? *number : -1;
 }
-"#;
+";
 
 /// An environment that is put together by gcc.
 struct Lab {
