@@ -161,9 +161,10 @@ fn an_older_nvjitlink_comes_first() {
     // The environment's own: as the real ones are, each function once for every minor version, in a node named as the file.
     let script = lab.place.path().join("versions");
     fs::write(&script, "libnvJitLink.so.12 { global: *; };\n").unwrap();
-    let functions: String = (0..=9)
+    let functions: Vec<String> = (0..=9)
         .map(|minor| format!("int __nvJitLinkCreate_12_{minor}(void) {{ return 0; }}\n"))
         .collect();
+    let functions = functions.concat();
     let script = format!("-Wl,--version-script={}", script.display());
     let site = "venv/lib/python3.11/site-packages";
     let own = lab.library(
