@@ -19,6 +19,7 @@ const LARGE: &[&str] = &[
     "cumm-cu118",
     "pynvvideocodec",
     "cuequivariance-ops-cu12",
+    "cupy-cuda13x",
     "nixl-cu12",
     "warp-lang",
 ];

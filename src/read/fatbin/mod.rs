@@ -37,7 +37,7 @@ const MAX_PROBLEMS: usize = 8;
 const SAMPLES: usize = 12;
 /// Groups of samples.
 const MAX_GROUPS: usize = 256;
-/// The most bytes that samples may have unpacked, all together.
+/// The most bytes that samples may have unpacked, all together; one alone may have more where none has told anything.
 const SAMPLE_BUDGET: u64 = 8 << 20;
 /// The most bytes that one cubin of a deep look may have unpacked.
 const MAX_CUBIN: u64 = 64 << 20;
@@ -478,8 +478,17 @@ impl<'a> Collector<'a> {
         // The small ones first, so that the budget reaches far.
         let mut entries: Vec<Entry> = samples.into_values().flat_map(|s| s.kept).collect();
         entries.sort_by_key(|entry| (entry.unpacked, entry.payload));
-        for entry in entries {
-            if self.ask(&entry) {
+        for entry in &entries {
+            if self.ask(entry) {
+                self.code.asked.0 += 1;
+            }
+        }
+        // CuPy's largest modules are packed and have nothing as small as the budget: then one is worth its size.
+        if let Some(smallest) = entries.first()
+            && self.code.toolkits.is_empty()
+        {
+            self.budget = self.budget.max(MAX_CUBIN);
+            if self.ask(smallest) {
                 self.code.asked.0 += 1;
             }
         }

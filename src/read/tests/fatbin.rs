@@ -11,6 +11,7 @@ const SEVERAL: &[u8] = include_bytes!("../../../fixtures/fatbin/several.fatbin")
 const ZSTD: &[u8] = include_bytes!("../../../fixtures/fatbin/zstd.fatbin");
 const LZ4: &[u8] = include_bytes!("../../../fixtures/fatbin/lz4.fatbin");
 const CONCATENATED: &[u8] = include_bytes!("../../../fixtures/fatbin/concatenated.fatbin");
+const CUBIN: &[u8] = include_bytes!("../../../fixtures/fatbin/sm_90a.cubin");
 const SHARED: &[u8] = include_bytes!("../../../fixtures/fatbin/shared.so");
 const OBJECT: &[u8] = include_bytes!("../../../fixtures/fatbin/relocatable.o");
 
@@ -62,6 +63,46 @@ fn an_unknown_kind_is_counted_and_stepped_over() {
         code.executable.elf.values().sum::<u64>() + code.executable.ptx.values().sum::<u64>(),
         4
     );
+}
+
+#[test]
+fn the_toolkit_of_packed_cubins_that_are_all_large() {
+    const LEN: usize = 9 << 20;
+    // A block of LZ4 with nothing but a literal: a token, its length in bytes that are added up, the content.
+    let mut cubin = CUBIN.to_vec();
+    cubin.resize(LEN, 0);
+    let mut packed = vec![0xf0];
+    packed.extend(vec![255; (LEN - 15) / 255]);
+    packed.push(u8::try_from((LEN - 15) % 255).unwrap());
+    packed.extend(cubin);
+    let stored = u64::try_from(packed.len()).unwrap();
+    packed.resize(packed.len().next_multiple_of(8), 0);
+
+    let mut entry = vec![0; 64];
+    let mut put = |at: usize, bytes: &[u8]| entry[at..at + bytes.len()].copy_from_slice(bytes);
+    put(0x00, &[2, 0, 1, 1, 64]);
+    put(0x08, &u64::try_from(packed.len()).unwrap().to_le_bytes());
+    put(0x10, &stored.to_le_bytes());
+    put(0x18, &[8, 0, 1, 0, 90]);
+    // 64-bit, LZ4, an architecture of its own.
+    put(0x28, &0x0010_2011_u64.to_le_bytes());
+    put(0x38, &u64::try_from(LEN).unwrap().to_le_bytes());
+    let mut file = vec![0x50, 0xed, 0x55, 0xba, 1, 0, 16, 0];
+    file.extend(
+        u64::try_from(entry.len() + packed.len())
+            .unwrap()
+            .to_le_bytes(),
+    );
+    file.extend(entry);
+    file.extend(packed);
+    for code in [shallow(&file), deep(&file)] {
+        assert_eq!(
+            (sm(&code), &code.problems),
+            (vec!["sm_90a".to_owned()], &vec![])
+        );
+        let toolkits: Vec<_> = code.toolkits.iter().map(ToString::to_string).collect();
+        assert_eq!((toolkits, code.asked), (vec!["13.5".to_owned()], (1, 1)));
+    }
 }
 
 #[test]
