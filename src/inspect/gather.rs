@@ -314,20 +314,11 @@ impl Gatherer<'_, '_> {
                 }
             }
         }
-        if !one
-            .needed
-            .iter()
-            .any(|needed| is_cuda_library(&needed.soname))
-        {
-            return;
-        }
         let mut wanted: BTreeMap<String, Vec<String>> = BTreeMap::new();
-        for symbol in undefined_symbols(file) {
-            if let Some((_, library)) = symbol.node
-                && !symbol.weak
-                && is_cuda_library(&library)
-            {
-                wanted.entry(library).or_default().push(symbol.name);
+        let is_found = |library: &str| is_cuda_library(library) && object(library).is_some();
+        for symbol in undefined_symbols(file, is_found) {
+            if !symbol.weak {
+                wanted.entry(symbol.library).or_default().push(symbol.name);
             }
         }
         for (library, symbols) in wanted {

@@ -38,8 +38,10 @@ pub struct VersionNeed {
 pub struct Undefined {
     /// Its name.
     pub name: String,
-    /// Its version node and the library that has to define it, where it has one.
-    pub node: Option<(String, String)>,
+    /// Its version node.
+    pub node: String,
+    /// The library that has to define it.
+    pub library: String,
     /// The program runs without it.
     pub weak: bool,
 }
@@ -218,8 +220,9 @@ pub fn highest_need(needs: &[VersionNeed], prefix: &str) -> Option<Version> {
         .max()
 }
 
-/// The symbols that a file uses and does not define, with their version nodes.
-pub fn undefined_symbols(file: &dyn ReadAt) -> Vec<Undefined> {
+/// The symbols that a file uses and that a library of which `is_wanted` holds has to define. Of the others neither the
+/// symbol nor its name is read: `libtorch_cuda` has 3,500, most of them its own or the C++ library's.
+pub fn undefined_symbols(file: &dyn ReadAt, is_wanted: impl Fn(&str) -> bool) -> Vec<Undefined> {
     let Ok(headers) = Headers::read(file) else {
         return Vec::new();
     };
@@ -228,54 +231,43 @@ pub fn undefined_symbols(file: &dyn ReadAt) -> Vec<Undefined> {
     let mut nodes: BTreeMap<u16, (String, String)> = BTreeMap::new();
     for need in nodes_needed(file, &headers, &dynamic) {
         for node in need.nodes {
-            nodes.insert(node.index, (node.name, need.library.clone()));
+            if is_wanted(&need.library) {
+                nodes.insert(node.index, (node.name, need.library.clone()));
+            }
         }
     }
-    let (Some(table), Some(count)) = (
+    if nodes.is_empty() {
+        return Vec::new();
+    }
+    let (Some(table), Some(versions), Some(count)) = (
         dynamic.address(DT_SYMTAB),
+        dynamic.address(DT_VERSYM),
         symbol_count(file, &headers, &dynamic),
     ) else {
         return Vec::new();
     };
-    let size: usize = if headers.is_64() { 24 } else { 16 };
+    let size: u64 = if headers.is_64() { 24 } else { 16 };
     let (info_at, section_at) = if headers.is_64() { (4, 6) } else { (12, 14) };
-    let count = count.min(MAX_SYMBOLS);
-    let length = usize::try_from(count).unwrap_or(0).saturating_mul(size);
-    let symbols = bytes_up_to(file, table, length);
-    let versions = dynamic.address(DT_VERSYM).map(|at| {
-        bytes_up_to(
-            file,
-            at,
-            usize::try_from(count).unwrap_or(0).saturating_mul(2),
-        )
-    });
-    let mut found = Vec::new();
-    for (index, symbol) in symbols.chunks_exact(size).enumerate().skip(1) {
+    let count = usize::try_from(count.min(MAX_SYMBOLS)).unwrap_or(0);
+    let versions = bytes_up_to(file, versions, count.saturating_mul(2));
+    let versions = versions
+        .chunks_exact(2)
+        .filter_map(|raw| endian.u16(raw, 0));
+    let symbol = |(index, version): (u64, u16)| {
         const WEAK: u8 = 2;
-        let (Some(name), Some(info), Some(0)) = (
-            endian.u32(symbol, 0),
-            symbol.get(info_at).copied(),
-            endian.u16(symbol, section_at),
-        ) else {
-            continue;
-        };
-        let Some(name) = dynamic
-            .name(file, name.into())
-            .filter(|name| !name.is_empty())
-        else {
-            continue;
-        };
-        let node = versions
-            .as_deref()
-            .and_then(|table| endian.u16(table, index.checked_mul(2)?))
-            .and_then(|index| nodes.get(&(index & 0x7fff)).cloned());
-        found.push(Undefined {
+        let (node, library) = nodes.get(&(version & 0x7fff))?;
+        let at = table.checked_add(index.checked_mul(size)?)?;
+        let raw = bytes(file, at, usize::try_from(size).ok()?)?;
+        let is_undefined = endian.u16(&raw, section_at)? == 0;
+        let name = dynamic.name(file, endian.u32(&raw, 0)?.into())?;
+        (is_undefined && !name.is_empty()).then(|| Undefined {
             name,
-            node,
-            weak: info >> 4 == WEAK,
-        });
-    }
-    found
+            node: node.clone(),
+            library: library.clone(),
+            weak: raw.get(info_at).is_some_and(|info| info >> 4 == WEAK),
+        })
+    };
+    (0u64..).zip(versions).skip(1).filter_map(symbol).collect()
 }
 
 /// How many symbols may be undefined: with a GNU hash table they come first, else it may be all of them. The table of a

@@ -9,7 +9,7 @@ fuzz_target!(|file: &[u8]| {
     let found = needs::version_needs(&file);
     let _ = needs::loading(&file);
     let _ = needs::version_definitions(&file);
-    let _ = needs::undefined_symbols(&file);
+    let _ = needs::undefined_symbols(&file, |_| true);
     if let elf::Shape::Elf(elf) = elf::identify(&file) {
         let _ = linkage::linkage(&file, &elf, &found, true);
     }
