@@ -133,7 +133,7 @@ fn ask(file: &[u8]) {
     let _ = gobuild::build(&file);
     let _ = ar::members(&file);
     if let Shape::Elf(elf) = elf::identify(&file) {
-        let _ = linkage::linkage(&file, &elf, &needs, !code.is_empty());
+        let _ = linkage::linkage(&file, &elf, &needs, !code.is_empty(), Look::default());
         for name in [
             "libcudart.so.12",
             "libcublasLt.so.13",

@@ -2,6 +2,7 @@
 
 #![no_main]
 
+use gpudoctor::read::fatbin::Look;
 use gpudoctor::read::{elf, linkage, needs};
 use libfuzzer_sys::fuzz_target;
 
@@ -11,6 +12,6 @@ fuzz_target!(|file: &[u8]| {
     let _ = needs::version_definitions(&file);
     let _ = needs::undefined_symbols(&file, |_| true);
     if let elf::Shape::Elf(elf) = elf::identify(&file) {
-        let _ = linkage::linkage(&file, &elf, &found, true);
+        let _ = linkage::linkage(&file, &elf, &found, true, Look::default());
     }
 });
