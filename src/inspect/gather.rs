@@ -14,7 +14,7 @@ use crate::probe::resolve::{Closure, Resolver};
 use crate::read::elf;
 use crate::read::fatbin::Look;
 use crate::read::inflate::Inflated;
-use crate::read::needs::{undefined_symbols, version_definitions, version_needs};
+use crate::read::needs::{undefined_symbols_of, version_definitions, version_needs};
 use crate::read::part::Part;
 use crate::read::recipes::companions;
 use crate::read::window::{ReadAt, bytes_up_to};
@@ -314,18 +314,11 @@ impl Gatherer<'_, '_> {
                 }
             }
         }
-        if !one
-            .needed
-            .iter()
-            .any(|needed| is_cuda_library(&needed.soname))
-        {
-            return;
-        }
         let mut wanted: BTreeMap<String, Vec<String>> = BTreeMap::new();
-        for symbol in undefined_symbols(file) {
+        let is_found = |library: &str| is_cuda_library(library) && object(library).is_some();
+        for symbol in undefined_symbols_of(file, |library| library.is_some_and(is_found)) {
             if let Some((_, library)) = symbol.node
                 && !symbol.weak
-                && is_cuda_library(&library)
             {
                 wanted.entry(library).or_default().push(symbol.name);
             }

@@ -102,7 +102,7 @@ fn elf_file(file: &dyn ReadAt, elf: &Elf, how: Look, found: &mut File) {
     found.glibc = highest_need(&needs, "GLIBC_");
     found.glibcxx = highest_need(&needs, "GLIBCXX_");
     found.cxxabi = highest_need(&needs, "CXXABI_");
-    let linked = linkage(file, elf, &needs, !code.is_empty());
+    let linked = linkage(file, elf, &needs, !code.is_empty(), how);
     found.libcuda = driver_use(linked.libcuda);
     found.libnvidia_ml = driver_use(linked.libnvidia_ml);
     found.runtime = Runtime {

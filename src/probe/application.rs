@@ -109,7 +109,7 @@ pub(super) fn own_runtimes(sysroot: &Sysroot, app: Option<&App>, process: Option
         let Shape::Elf(elf) = elf::identify(file) else {
             continue;
         };
-        let linkage = linkage(file, &elf, &[], false);
+        let linkage = linkage(file, &elf, &[], false, Look::default());
         if linkage.runtime == Runtime::Static {
             inside.push(static_copy(path, linkage.version));
         }

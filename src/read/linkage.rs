@@ -4,10 +4,11 @@ use std::ops::{ControlFlow, Range};
 
 use memchr::memmem;
 
-use super::cudart;
 use super::elf::{self, Elf};
+use super::fatbin::Look;
 use super::needs::VersionNeed;
-use super::window::{ReadAt, scan};
+use super::window::{ReadAt, WINDOW, scan};
+use super::{cudart, recipes};
 use crate::version::Version;
 
 /// The most bytes of constants that are searched; `libtorch_cuda` has 30 MB.
@@ -23,6 +24,9 @@ const LIBCUDA: &[u8] = b"libcuda.so";
 const LIBNVIDIA_ML: &[u8] = b"libnvidia-ml.so";
 /// The longest of what is looked for.
 const OVERLAP: usize = 32;
+/// How much of the end of the constants is searched first; a static runtime's texts lie in the last 36 KB of libcublas
+/// and libcublasLt.
+const TAIL: u64 = 1 << 20;
 
 /// How a file uses the CUDA runtime.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -68,11 +72,14 @@ pub struct Linkage {
 
 /// Says how a file gets at CUDA. `has_device_code` tells a file that registers its own code from one that only knows how
 /// code is registered.
+///
+/// Texts are looked for where an answer depends on them and nothing else has given it: libcublasLt has 53 MB of constants.
 pub fn linkage(
     file: &dyn ReadAt,
     elf: &Elf,
     needs: &[VersionNeed],
     has_device_code: bool,
+    how: Look,
 ) -> Linkage {
     const PREFIX: &str = "libcudart.so.";
     let is_named = |prefix: &str| {
@@ -80,7 +87,22 @@ pub fn linkage(
         elf.needed.iter().find(of_family).cloned()
     };
     let library = is_named("libcudart");
-    let texts = texts(file);
+    let (libcuda, libnvidia_ml) = (is_named("libcuda"), is_named("libnvidia-ml"));
+    let is_runtime = elf
+        .soname
+        .as_deref()
+        .is_some_and(|soname| is_library(soname, "libcudart"));
+    let has_other_runtime = library.is_none() && !is_runtime;
+    let texts = texts(
+        file,
+        Texts {
+            static_runtime: has_other_runtime,
+            register: has_other_runtime,
+            looked_up: has_other_runtime && !has_device_code,
+            libcuda: libcuda.is_none(),
+            libnvidia_ml: libnvidia_ml.is_none() && (how.deep || !recipes::is_without_nvml(elf)),
+        },
+    );
     let driver = |needed: Option<String>, is_text: bool| {
         if needed.is_some() {
             Driver::Needed
@@ -90,10 +112,6 @@ pub fn linkage(
             Driver::None
         }
     };
-    let is_runtime = elf
-        .soname
-        .as_deref()
-        .is_some_and(|soname| is_library(soname, "libcudart"));
     let linked_as = needs
         .iter()
         .flat_map(|need| &need.nodes)
@@ -119,8 +137,8 @@ pub fn linkage(
         version,
         linked_as: linked_as.filter(|soname| library.as_ref().is_some_and(|l| l != soname)),
         library,
-        libcuda: driver(is_named("libcuda"), texts.libcuda),
-        libnvidia_ml: driver(is_named("libnvidia-ml"), texts.libnvidia_ml),
+        libcuda: driver(libcuda, texts.libcuda),
+        libnvidia_ml: driver(libnvidia_ml, texts.libnvidia_ml),
     }
 }
 
@@ -137,7 +155,8 @@ pub fn is_library(name: &str, stem: &str) -> bool {
             .is_some_and(|hash| hash.len() == 8 && hash.bytes().all(|b| b.is_ascii_hexdigit()))
 }
 
-#[derive(Default)]
+/// The telling texts: what is to be looked for, or what was found.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Texts {
     static_runtime: bool,
     register: bool,
@@ -146,29 +165,61 @@ struct Texts {
     libnvidia_ml: bool,
 }
 
-/// Looks for the telling texts among a file's constants.
-fn texts(file: &dyn ReadAt) -> Texts {
+impl Texts {
+    /// What is still to be looked for once `found` is known. A runtime inside a file registers the file's code itself,
+    /// and opens libcuda.
+    fn without(self, found: Self) -> Self {
+        Self {
+            static_runtime: self.static_runtime && !found.static_runtime,
+            register: self.register && !found.register && !found.static_runtime,
+            looked_up: self.looked_up && !found.looked_up && !found.static_runtime,
+            libcuda: self.libcuda && !found.libcuda && !found.static_runtime,
+            libnvidia_ml: self.libnvidia_ml && !found.libnvidia_ml,
+        }
+    }
+}
+
+/// Looks for texts among a file's constants.
+fn texts(file: &dyn ReadAt, wanted: Texts) -> Texts {
     let mut found = Texts::default();
+    let looked_for = [REGISTER, LOOKED_UP, LIBCUDA, LIBNVIDIA_ML].map(memmem::Finder::new);
+    let static_runtime = memmem::Finder::new(STATIC_RUNTIME);
+    // As a text of C it ends there; gpudoctor itself has it too, and goes on with another word.
+    let is_static = |window: &[u8]| {
+        let mut places = static_runtime.find_iter(window);
+        places.any(|at| window.get(at + STATIC_RUNTIME.len()) == Some(&0))
+    };
     let mut search = |range: Range<u64>| {
-        let looked_for =
-            [STATIC_RUNTIME, REGISTER, LOOKED_UP, LIBCUDA, LIBNVIDIA_ML].map(memmem::Finder::new);
-        let mut seen = [false; 5];
-        scan(file, range, OVERLAP, |_, window| {
-            for (finder, seen) in looked_for.iter().zip(&mut seen) {
-                *seen = *seen || finder.find(window).is_some();
+        for piece in from_the_end(range) {
+            if wanted.without(found) == Texts::default() {
+                break;
             }
-            if seen == [true; 5] {
-                ControlFlow::Break(())
-            } else {
-                ControlFlow::Continue(())
-            }
-        });
-        let [static_runtime, register, looked_up, libcuda, libnvidia_ml] = seen;
-        found.static_runtime |= static_runtime;
-        found.register |= register;
-        found.looked_up |= looked_up;
-        found.libcuda |= libcuda;
-        found.libnvidia_ml |= libnvidia_ml;
+            scan(file, piece, OVERLAP, |_, window| {
+                let left = wanted.without(found);
+                let static_runtime = left.static_runtime && is_static(window);
+                let left = [
+                    left.register,
+                    left.looked_up,
+                    left.libcuda,
+                    left.libnvidia_ml,
+                ];
+                let is_there: [bool; 4] = std::array::from_fn(|i| {
+                    left.get(i) == Some(&true)
+                        && looked_for.get(i).is_some_and(|f| f.find(window).is_some())
+                });
+                let [register, looked_up, libcuda, libnvidia_ml] = is_there;
+                found.static_runtime |= static_runtime;
+                found.register |= register;
+                found.looked_up |= looked_up;
+                found.libcuda |= libcuda || static_runtime;
+                found.libnvidia_ml |= libnvidia_ml;
+                if wanted.without(found) == Texts::default() {
+                    ControlFlow::Break(())
+                } else {
+                    ControlFlow::Continue(())
+                }
+            });
+        }
     };
     let sections = elf::sections(file);
     let mut left = MAX_SEARCH;
@@ -185,9 +236,72 @@ fn texts(file: &dyn ReadAt) -> Texts {
     found
 }
 
+/// The pieces of a range in the order in which they are searched: the end first, since a static library stands last on
+/// a linker's command line, and its texts with it. Each reaches a little into the next, so that no text is cut in two.
+fn from_the_end(range: Range<u64>) -> impl Iterator<Item = Range<u64>> {
+    let Range { start, end } = range;
+    let tail = end.saturating_sub(TAIL).max(start);
+    let window = WINDOW as u64;
+    let steps = (end - tail).div_ceil(window);
+    let tails = (1..=steps).map(move |step| {
+        let from = end.saturating_sub(step * window).max(tail);
+        let to = end.saturating_sub((step - 1) * window);
+        from..to.saturating_add(OVERLAP as u64).min(end)
+    });
+    let rest = start..tail.saturating_add(OVERLAP as u64).min(end);
+    tails.chain((tail > start).then_some(rest))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::read::tests::Counted;
+
+    const ALL: Texts = Texts {
+        static_runtime: true,
+        register: true,
+        libcuda: true,
+        libnvidia_ml: true,
+    };
+
+    #[test]
+    fn texts_are_found_wherever_they_stand() {
+        let window = WINDOW as u64;
+        for len in [40, window + 1, TAIL, TAIL + 1, TAIL + window + 100] {
+            let len = usize::try_from(len).unwrap();
+            let from_end = [40, WINDOW, WINDOW + 3, WINDOW + 40, 1 << 20, (1 << 20) + 9];
+            for back in from_end
+                .into_iter()
+                .chain([len])
+                .filter(|back| *back <= len)
+            {
+                let mut file = vec![0; len];
+                let at = len - back;
+                file[at..at + STATIC_RUNTIME.len()].copy_from_slice(STATIC_RUNTIME);
+                let found = texts(&file, ALL);
+                assert!(found.static_runtime, "{back} from the end of {len}");
+                assert!(found.libcuda, "a runtime opens libcuda");
+                assert!(!found.libnvidia_ml && !found.register);
+            }
+        }
+    }
+
+    #[test]
+    fn what_is_known_is_not_looked_for() {
+        // What is read to see that it is no ELF file.
+        const HEADER: usize = 512;
+        let mut file = Counted::new(vec![0; 4 << 20]);
+        assert_eq!(texts(&file, Texts::default()), Texts::default());
+        assert!(file.bytes() <= HEADER, "{}", file.bytes());
+        let at = (4 << 20) - 1000;
+        file.file[at..at + LIBCUDA.len()].copy_from_slice(LIBCUDA);
+        let only_libcuda = Texts {
+            libcuda: true,
+            ..Texts::default()
+        };
+        assert_eq!(texts(&file, only_libcuda), only_libcuda);
+        assert!(file.bytes() <= WINDOW + 2 * HEADER, "{}", file.bytes());
+    }
 
     #[test]
     fn renamed_libraries() {

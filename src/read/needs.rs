@@ -240,6 +240,10 @@ pub fn undefined_symbols_of(
             nodes.insert(node.index, (node.name, need.library.clone()));
         }
     }
+    let of_any = wanted(None);
+    if !of_any && !nodes.values().any(|(_, library)| wanted(Some(library))) {
+        return Vec::new();
+    }
     let (Some(table), Some(count)) = (
         dynamic.address(DT_SYMTAB),
         symbol_count(file, &headers, &dynamic),
@@ -248,46 +252,34 @@ pub fn undefined_symbols_of(
     };
     let size: usize = if headers.is_64() { 24 } else { 16 };
     let (info_at, section_at) = if headers.is_64() { (4, 6) } else { (12, 14) };
-    let count = count.min(MAX_SYMBOLS);
-    let length = usize::try_from(count).unwrap_or(0).saturating_mul(size);
-    let symbols = bytes_up_to(file, table, length);
-    let versions = dynamic.address(DT_VERSYM).map(|at| {
-        bytes_up_to(
-            file,
-            at,
-            usize::try_from(count).unwrap_or(0).saturating_mul(2),
-        )
+    let count = usize::try_from(count.min(MAX_SYMBOLS)).unwrap_or(0);
+    let versions = dynamic.address(DT_VERSYM).map_or_else(Vec::new, |at| {
+        bytes_up_to(file, at, count.saturating_mul(2))
     });
-    let mut found = Vec::new();
-    for (index, symbol) in symbols.chunks_exact(size).enumerate().skip(1) {
+    // `libtorch_cuda` has 3,500 symbols, most of them its own or the C++ library's: where only some are wanted, only those
+    // are read.
+    let all = of_any.then(|| bytes_up_to(file, table, count.saturating_mul(size)));
+    let symbol = |index: usize| -> Option<Undefined> {
         const WEAK: u8 = 2;
-        let (Some(name), Some(info), Some(0)) = (
-            endian.u32(symbol, 0),
-            symbol.get(info_at).copied(),
-            endian.u16(symbol, section_at),
-        ) else {
-            continue;
-        };
-        let node = versions
-            .as_deref()
-            .and_then(|table| endian.u16(table, index.checked_mul(2)?))
-            .and_then(|index| nodes.get(&(index & 0x7fff)));
+        let version = endian.u16(&versions, index.checked_mul(2)?);
+        let node = version.and_then(|version| nodes.get(&(version & 0x7fff)));
         if !wanted(node.map(|(_, library)| library.as_str())) {
-            continue;
+            return None;
         }
-        let Some(name) = dynamic
-            .name(file, name.into())
-            .filter(|name| !name.is_empty())
-        else {
-            continue;
+        let at = index.checked_mul(size)?;
+        let raw = match &all {
+            Some(all) => all.get(at..at.checked_add(size)?)?.to_vec(),
+            None => bytes(file, table.checked_add(u64::try_from(at).ok()?)?, size)?,
         };
-        found.push(Undefined {
+        let is_undefined = endian.u16(&raw, section_at)? == 0;
+        let name = dynamic.name(file, endian.u32(&raw, 0)?.into())?;
+        (is_undefined && !name.is_empty()).then(|| Undefined {
             name,
             node: node.cloned(),
-            weak: info >> 4 == WEAK,
-        });
-    }
-    found
+            weak: raw.get(info_at).is_some_and(|info| info >> 4 == WEAK),
+        })
+    };
+    (1..count).filter_map(symbol).collect()
 }
 
 /// How many symbols may be undefined: with a GNU hash table they come first, else it may be all of them. The table of a

@@ -100,6 +100,27 @@ const OTHERS: &[&str] = &[
     "libnvrtc-builtins",
 ];
 
+/// Libraries that compute and leave NVML alone: `libnvidia-ml.so` is no text of theirs in CUDA 11.8, 12.9 and 13.5 (libcublas,
+/// libcublasLt, libnvblas) or in 13.5 (the others).
+const WITHOUT_NVML: &[&str] = &[
+    "libcublasLt",
+    "libcublas",
+    "libnvblas",
+    "libcufft",
+    "libcufftw",
+    "libcurand",
+    "libcusolver",
+    "libcusolverMg",
+    "libcusparse",
+];
+
+/// Whether a file is, by its soname, a library that is known not to open libnvidia-ml.
+pub(super) fn is_without_nvml(elf: &Elf) -> bool {
+    elf.soname
+        .as_deref()
+        .is_some_and(|soname| WITHOUT_NVML.iter().any(|stem| is_library(soname, stem)))
+}
+
 /// The library beside this one that tells its version, likeliest first.
 pub fn companions(name: &str) -> &'static [&'static str] {
     match name {

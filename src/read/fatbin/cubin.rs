@@ -50,9 +50,43 @@ pub(super) fn toolkits(cubin: &dyn ReadAt) -> BTreeSet<Version> {
     if let Some(toolkit) = toolkit_of_start(&start) {
         return [toolkit].into();
     }
+    told_by(nvidia_notes(cubin, &start))
+}
+
+/// The same by the start of a cubin alone, as far as it has the notes: in all cubins seen they stand behind the names and
+/// symbols, before the code, while the section table is at the very end. Nothing where the start has not both of them.
+pub(super) fn toolkits_in_head(head: &[u8]) -> BTreeSet<Version> {
+    const MAX_NOTES: usize = 8;
+    /// Lengths of owner and content, type.
+    const BEFORE: usize = 12;
+    if let Some(toolkit) = toolkit_of_start(head) {
+        return [toolkit].into();
+    }
+    if !head.starts_with(b"\x7fELF\x02\x01") || Endian::Little.u16(head, 0x12) != Some(MACHINE) {
+        return BTreeSet::new();
+    }
+    let owned = memchr::memmem::find_iter(head, b"NVIDIA Corp\0").take(MAX_NOTES);
+    let owned: Vec<Note> = owned
+        .filter_map(|at| {
+            let rest = head.get(at.checked_sub(BEFORE)?..)?;
+            let rest = rest.get(..MAX_NOTE).unwrap_or(rest);
+            let note = notes(rest, 4, Endian::Little).into_iter().next()?;
+            (note.owner == OWNER).then_some(note)
+        })
+        .collect();
+    let has = |kind: u32| owned.iter().any(|note| note.kind == kind);
+    if has(TOOL_INFO) && has(CUDA_INFO) {
+        told_by(owned)
+    } else {
+        BTreeSet::new()
+    }
+}
+
+/// The toolkits that the notes of a cubin tell.
+fn told_by(notes: impl IntoIterator<Item = Note>) -> BTreeSet<Version> {
     let mut found = BTreeSet::new();
     let mut oldest: Option<Version> = None;
-    for note in nvidia_notes(cubin, &start) {
+    for note in notes {
         if note.kind == TOOL_INFO {
             for tool in tool_versions(&note.descriptor) {
                 oldest = Some(oldest.map_or(tool.clone(), |known| known.min(tool)));

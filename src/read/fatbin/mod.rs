@@ -1,9 +1,9 @@
 //! Device code: the cubins and the PTX in a file, for which GPUs they are, and which toolkits built them.
 //!
 //! It lies in `.nv_fatbin` (linked code) and `__nv_relfatbin` (code that is still to be linked), as fat binaries back to
-//! back. Their headers are enough for the lists: of a library of 520 MB, 0.4 MB are read. The toolkit of a cubin up to
-//! CUDA 12.9 stands in its first bytes; a newer one keeps it in notes, so of those a spread-out sample is read, and all
-//! of them only when asked for. Nothing is disassembled, and no code is judged here.
+//! back. Their headers are enough for the lists: of a library of 520 MB, 0.2 MB. The toolkit of a cubin up to CUDA 12.9
+//! stands in its first bytes; a newer one keeps it in notes, so of those a spread-out sample is read (another 0.35 MB),
+//! and all of them only when asked for. Nothing is disassembled, and no code is judged here.
 
 mod arch;
 mod cubin;
@@ -33,12 +33,15 @@ const MAX_TARGETS: usize = 256;
 const MAX_SETS: usize = 512;
 /// The most problems that are listed.
 const MAX_PROBLEMS: usize = 8;
-/// Samples kept for each target and way of packing.
-const SAMPLES: usize = 12;
+/// Samples kept for each target and way of packing: so many to twice as many.
+const SAMPLES: usize = 7;
 /// Groups of samples.
 const MAX_GROUPS: usize = 256;
 /// The most bytes that samples may have unpacked, all together; one alone may have more where none has told anything.
 const SAMPLE_BUDGET: u64 = 8 << 20;
+/// How many bytes of a packed cubin are unpacked at first, then twice as many, and so on up to the last.
+const FIRST_PIECE: usize = 2 << 10;
+const LAST_PIECE: usize = 32 << 10;
 /// The most bytes that one cubin of a deep look may have unpacked.
 const MAX_CUBIN: u64 = 64 << 20;
 /// The most bytes that a deep look unpacks of one file.
@@ -302,6 +305,12 @@ impl Samples {
     }
 }
 
+/// Reads on until `have`, the start of a piece of a file, has `len` bytes, or as many as there are.
+fn read_on(piece: &dyn ReadAt, have: &mut Vec<u8>, len: usize) {
+    let more = len.saturating_sub(have.len());
+    have.extend(bytes_up_to(piece, have.len() as u64, more));
+}
+
 /// Gathers what the walks find.
 struct Collector<'a> {
     file: &'a dyn ReadAt,
@@ -393,8 +402,7 @@ impl<'a> Collector<'a> {
     /// Reads the toolkit of a cubin where that is cheap; else it is left for later. Whether it was read.
     fn toolkit(&mut self, entry: &Entry, start: &[u8]) -> bool {
         const FEW: usize = 64;
-        let is_old = entry.isa <= Isa { major: 1, minor: 7 };
-        if is_old && entry.inner == 0 && entry.packing != Packing::Zstd {
+        if entry.is_old_cubin() && entry.inner == 0 && entry.packing != Packing::Zstd {
             let read;
             let mut start = start;
             if start.len() < FEW {
@@ -428,29 +436,52 @@ impl<'a> Collector<'a> {
         }
     }
 
-    /// Reads a cubin's toolkit from its notes, unpacking it where it is packed. Whether it had one.
+    /// Reads a cubin's toolkit from its notes. Where it is packed, so much of its start is unpacked as has them, since they
+    /// stand before the code, and all of it only where the start does not tell. Whether it had one.
     fn ask(&mut self, entry: &Entry) -> bool {
-        let stored = entry.payload..entry.payload.saturating_add(entry.stored);
+        let end = entry.payload.saturating_add(entry.stored);
+        let stored = Part::new(self.file, entry.payload..end);
+        let inner = entry.inner..u64::MAX;
         let toolkits = if entry.packing == Packing::None {
-            let whole = Part::new(self.file, stored);
-            cubin::toolkits(&Part::new(&whole, entry.inner..u64::MAX))
+            cubin::toolkits(&Part::new(&stored, inner))
         } else {
-            if entry.unpacked.max(entry.stored) > self.budget.min(MAX_CUBIN) {
-                return false;
+            let mut packed = Vec::new();
+            let mut found = BTreeSet::new();
+            let mut most = FIRST_PIECE;
+            while entry.inner == 0
+                && found.is_empty()
+                && most <= LAST_PIECE
+                && (most as u64) < entry.stored
+                && self.budget > 0
+            {
+                read_on(&stored, &mut packed, most);
+                let start = match entry.packing {
+                    Packing::Zstd => unpack::zstd_head(&packed).unwrap_or_default(),
+                    Packing::Lz4 | Packing::None => unpack::lz4(&packed, unpack::HEAD),
+                };
+                self.budget = self.budget.saturating_sub(start.len() as u64);
+                found = cubin::toolkits_in_head(&start);
+                most *= 2;
             }
-            self.budget -= entry.unpacked;
-            let (Ok(stored), Ok(unpacked)) = (
-                usize::try_from(entry.stored),
-                usize::try_from(entry.unpacked),
-            ) else {
-                return false;
-            };
-            let packed = bytes_up_to(self.file, entry.payload, stored);
-            let whole = match entry.packing {
-                Packing::Zstd => unpack::zstd(&packed, unpacked).unwrap_or_default(),
-                Packing::Lz4 | Packing::None => unpack::lz4(&packed, unpacked),
-            };
-            cubin::toolkits(&Part::new(&whole, entry.inner..u64::MAX))
+            if found.is_empty() {
+                if entry.unpacked.max(entry.stored) > self.budget.min(MAX_CUBIN) {
+                    return false;
+                }
+                self.budget -= entry.unpacked;
+                let (Ok(length), Ok(unpacked)) = (
+                    usize::try_from(entry.stored),
+                    usize::try_from(entry.unpacked),
+                ) else {
+                    return false;
+                };
+                read_on(&stored, &mut packed, length);
+                let whole = match entry.packing {
+                    Packing::Zstd => unpack::zstd(&packed, unpacked).unwrap_or_default(),
+                    Packing::Lz4 | Packing::None => unpack::lz4(&packed, unpacked),
+                };
+                found = cubin::toolkits(&Part::new(&whole, inner));
+            }
+            found
         };
         let any = !toolkits.is_empty();
         for toolkit in toolkits {

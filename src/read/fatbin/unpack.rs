@@ -2,6 +2,9 @@
 
 use std::io::Read as _;
 
+/// The most bytes of a start that is unpacked on its own; names of `libtorch_cuda` push the notes to 285 KB.
+pub(super) const HEAD: usize = 1 << 20;
+
 /// The start of a raw LZ4 block: `limit` bytes of it unpacked, or fewer where it ends or makes no sense.
 ///
 /// The block has no frame and no length. Each sequence is a token, literals, and a copy of what was unpacked before.
@@ -63,6 +66,49 @@ pub(super) fn zstd(packed: &[u8], limit: usize) -> Option<Vec<u8>> {
     Some(out)
 }
 
+/// What the whole blocks among the first bytes of a zstd frame unpack to, [`HEAD`] bytes at most. `None` where it is no
+/// frame, one with a dictionary, or has no whole block so soon: nvcc's have a few kilobytes each.
+pub(super) fn zstd_head(packed: &[u8]) -> Option<Vec<u8>> {
+    const MAGIC: [u8; 4] = [0x28, 0xb5, 0x2f, 0xfd];
+    // No length, no checksum, a window of 1 MiB.
+    const HEADER: [u8; 2] = [0, 10 << 3];
+    const LAST: u8 = 1;
+    const REPEATED: u32 = 1;
+    let descriptor = *packed.strip_prefix(&MAGIC)?.first()?;
+    if descriptor & 3 != 0 {
+        return None;
+    }
+    let is_single = descriptor & 0x20 != 0;
+    let length = match descriptor >> 6 {
+        0 => usize::from(is_single),
+        wide => 1 << wide,
+    };
+    let blocks = packed.get(MAGIC.len() + 1 + usize::from(!is_single) + length..)?;
+    let mut last = None;
+    let mut end = 0;
+    while let Some(&[a, b, c]) = blocks.get(end..).and_then(<[u8]>::first_chunk) {
+        let word = u32::from_le_bytes([a, b, c, 0]);
+        let size = if word >> 1 & 3 == REPEATED {
+            1
+        } else {
+            usize::try_from(word >> 3).ok()?
+        };
+        let next = end + 3 + size;
+        if next > blocks.len() {
+            break;
+        }
+        last = Some(end);
+        end = next;
+        if a & LAST != 0 {
+            break;
+        }
+    }
+    // A frame of those blocks alone: nothing in them refers to what comes later.
+    let mut frame = [&MAGIC[..], &HEADER, blocks.get(..end)?].concat();
+    *frame.get_mut(MAGIC.len() + HEADER.len() + last?)? |= LAST;
+    zstd(&frame, HEAD)
+}
+
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;
@@ -88,6 +134,23 @@ mod tests {
         assert_eq!(lz4(&[0x1f, b'a', 1, 0, 255, 255, 255, 0], 50), [b'a'; 50]);
     }
 
+    #[test]
+    fn the_first_blocks_of_a_frame() {
+        use ruzstd::encoding::{CompressionLevel, compress_to_vec};
+        let bytes: Vec<u8> = (0..400_000u32).flat_map(u32::to_le_bytes).collect();
+        let packed = compress_to_vec(bytes.as_slice(), CompressionLevel::Fastest);
+        for (most, least) in [(20, 0), (packed.len() / 2, 128 << 10), (packed.len(), HEAD)] {
+            let head = zstd_head(&packed[..most]).unwrap_or_default();
+            assert!(
+                (least..=HEAD).contains(&head.len()),
+                "{most} of {}",
+                packed.len()
+            );
+            assert_eq!(head, bytes[..head.len()]);
+        }
+        assert_eq!(zstd_head(b"no frame"), None);
+    }
+
     proptest! {
         #[test]
         fn any_bytes(packed in prop::collection::vec(any::<u8>(), 0..200), limit in 0usize..300) {
@@ -95,6 +158,7 @@ mod tests {
             prop_assert!(zstd(&packed, limit).is_none_or(|out| out.len() <= limit));
             let frame = [b"\x28\xb5\x2f\xfd".as_slice(), &packed].concat();
             prop_assert!(zstd(&frame, limit).is_none_or(|out| out.len() <= limit));
+            prop_assert!(zstd_head(&frame).is_none_or(|out| out.len() <= HEAD));
         }
     }
 }

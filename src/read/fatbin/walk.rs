@@ -19,8 +19,9 @@ const ENTRY: u64 = 64;
 const MAX_CONCATENATED: u32 = 1024;
 /// The most bytes of their headers.
 const MAX_TABLE: usize = 256 << 10;
-/// How much is read around a header: a container's header, the first entry's, and the start of its payload.
-const SMALL: usize = 128;
+/// How much of a payload is read along with the header, where it is of use: a cubin of the old generation has its toolkit
+/// there.
+const START: usize = 64;
 /// How much is read where headers lie close together.
 const LARGE: usize = 64 << 10;
 
@@ -69,6 +70,13 @@ pub struct Entry {
     pub inner: u64,
 }
 
+impl Entry {
+    /// Whether it is a cubin that has its toolkit in its first bytes: up to CUDA 12.9.
+    pub(super) fn is_old_cubin(&self) -> bool {
+        self.kind == Kind::Cubin && self.isa <= Isa { major: 1, minor: 7 }
+    }
+}
+
 /// What the walk tells.
 pub(super) enum Event<'a> {
     /// A container begins.
@@ -103,10 +111,10 @@ pub(super) fn walk(
     let mut at = range.start;
     let mut lost = false;
     while at.checked_add(CONTAINER).is_some_and(|after| after <= end) {
-        let length = headers.get(at, 16).and_then(container);
+        let length = headers.get(at, 16, 64).and_then(container);
         let Some(length) = length else {
             // Zeros between containers are padding; anything else is said once.
-            let word = headers.get(at, 8);
+            let word = headers.get(at, 8, 0);
             let Some(word) = word else { break };
             if !lost && word != [0; 8] {
                 lost = true;
@@ -144,7 +152,7 @@ fn entries(
     let mut at = range.start;
     while at < range.end {
         let room = range.end - at;
-        let parsed = headers.get(at, 64).and_then(Header::parse);
+        let parsed = headers.get(at, 64, 0).and_then(Header::parse);
         let Some(header) = parsed.filter(|h| h.length >= ENTRY && h.length <= room) else {
             return visit(Event::Problem(at, "an entry of a fat binary is corrupt"));
         };
@@ -156,6 +164,9 @@ fn entries(
             concatenated(file, at, payload, &header, visit)?;
         } else {
             let entry = header.entry(payload);
+            if entry.kind == Kind::Cubin {
+                headers.with_start = entry.is_old_cubin();
+            }
             let start = headers.have(payload);
             visit(Event::Entry(&entry, start))?;
         }
@@ -286,12 +297,14 @@ impl Header {
     }
 }
 
-/// Reads headers: a small piece around each, larger ones where the next is close by.
+/// Reads headers: no more than the header where the next is far, larger pieces where it is close by.
 struct Reader<'a> {
     file: &'a dyn ReadAt,
     start: u64,
     have: Vec<u8>,
     step: usize,
+    /// The payloads seen last have something to read at their start.
+    with_start: bool,
 }
 
 impl<'a> Reader<'a> {
@@ -300,12 +313,13 @@ impl<'a> Reader<'a> {
             file,
             start: 0,
             have: Vec::new(),
-            step: SMALL,
+            step: START,
+            with_start: true,
         }
     }
 
-    /// `len` bytes at an offset; `None` where the file has fewer.
-    fn get(&mut self, at: u64, len: usize) -> Option<&[u8]> {
+    /// `len` bytes at an offset; `None` where the file has fewer. Where they have to be read, so are the `next` bytes.
+    fn get(&mut self, at: u64, len: usize, next: usize) -> Option<&[u8]> {
         if self.have(at).len() < len {
             let end = self.start.saturating_add(self.have.len() as u64);
             // What begins inside what is there, or at its end, is close by.
@@ -313,9 +327,10 @@ impl<'a> Reader<'a> {
             self.step = if is_close {
                 (self.step * 2).min(LARGE)
             } else {
-                SMALL
+                START
             };
-            self.have.resize(self.step.max(len), 0);
+            let start = if self.with_start { START } else { 0 };
+            self.have.resize(self.step.max(len + next + start), 0);
             let got = fill(self.file, at, &mut self.have).unwrap_or(0);
             self.have.truncate(got);
             self.start = at;

@@ -2,7 +2,7 @@
 
 use proptest::prelude::*;
 
-use super::{LIBRARY, patched};
+use super::{Counted, LIBRARY, patched};
 use crate::read::elf::{self, Shape};
 use crate::read::fatbin::{DeviceCode, Look, device_code, ptx_text};
 use crate::read::{ar, gobuild, linkage, needs, recipes};
@@ -136,6 +136,33 @@ fn ptx_targets() {
     }
 }
 
+/// A fat binary of cubins of the new generation, each a stretch of zeros of that many bytes, said to be packed.
+fn of_new_cubins(count: usize, stored: usize) -> Vec<u8> {
+    let mut entry = vec![0; 64 + stored];
+    entry[..8].copy_from_slice(&[2, 0, 1, 1, 64, 0, 0, 0]);
+    entry[8..12].copy_from_slice(&u32::try_from(stored).unwrap().to_le_bytes());
+    entry[0x18..0x1c].copy_from_slice(&[8, 0, 1, 0]);
+    entry[0x1c] = 90;
+    // zstd, 64 bits
+    entry[0x28..0x2a].copy_from_slice(&[0x01, 0x80]);
+    entry[0x38..0x3c].copy_from_slice(&100_000u32.to_le_bytes());
+    let mut file = vec![0x50, 0xed, 0x55, 0xba, 1, 0, 16, 0];
+    file.extend((count * entry.len()).to_le_bytes());
+    file.extend(entry.repeat(count));
+    file
+}
+
+#[test]
+fn little_more_than_headers_is_read() {
+    let file = Counted::new(of_new_cubins(1000, 2000));
+    let code = device_code(&file, Look::default());
+    assert_eq!(code.asked, (0, 1000));
+    assert_eq!(sm(&code), ["sm_90"]);
+    // Some samples are tried besides.
+    let headers = 16 + 1000 * 64;
+    assert!(file.bytes() <= 2 * headers, "{}", file.bytes());
+}
+
 /// Everything that is asked of a file.
 fn ask(file: &[u8]) {
     let code = shallow(file);
@@ -147,7 +174,7 @@ fn ask(file: &[u8]) {
     let _ = gobuild::build(&file);
     let _ = ar::members(&file);
     if let Shape::Elf(elf) = elf::identify(&file) {
-        let _ = linkage::linkage(&file, &elf, &needs, !code.is_empty());
+        let _ = linkage::linkage(&file, &elf, &needs, !code.is_empty(), Look::default());
         for name in [
             "libcudart.so.12",
             "libcublasLt.so.13",
@@ -174,12 +201,21 @@ fn needs_of_a_library() {
             .any(|need| need.nodes.iter().any(|node| node == "libcudart.so.13")),
         "{needs:?}"
     );
-    let undefined = needs::undefined_symbols(&file);
+    let undefined = needs::undefined_symbols_of(&file, |library| library.is_some_and(|l| l.starts_with("libcudart")));
     let register = undefined
         .iter()
         .find(|symbol| symbol.name == "__cudaRegisterFatBinary")
         .unwrap();
-    assert_eq!(register.node.as_ref().unwrap().1, "libcudart.so.13");
+    let library = |symbol: &needs::Undefined| symbol.node.as_ref().map(|(_, l)| l.clone());
+    assert_eq!(library(register).as_deref(), Some("libcudart.so.13"));
+    let of_another = |symbol: &&needs::Undefined| library(symbol).as_deref() != Some("libcudart.so.13");
+    assert_eq!(undefined.iter().filter(of_another).count(), 0);
+    // Those of every library, as before.
+    let all = needs::undefined_symbols(&file);
+    assert!(all.len() > undefined.len());
+    for symbol in &undefined {
+        assert!(all.contains(symbol), "{symbol:?}");
+    }
     assert!(!needs::version_definitions(&LIBRARY).is_empty());
 }
 

@@ -7,6 +7,41 @@ mod kmod;
 mod ldcache;
 mod text;
 
+use std::cell::Cell;
+use std::io;
+
+use crate::read::window::ReadAt;
+
+/// A file that counts how many bytes of it are read.
+pub(super) struct Counted {
+    pub(super) file: Vec<u8>,
+    bytes: Cell<usize>,
+}
+
+impl Counted {
+    pub(super) fn new(file: Vec<u8>) -> Self {
+        let bytes = Cell::new(0);
+        Self { file, bytes }
+    }
+
+    /// The bytes that were read so far.
+    pub(super) fn bytes(&self) -> usize {
+        self.bytes.get()
+    }
+}
+
+impl ReadAt for Counted {
+    fn len(&self) -> u64 {
+        self.file.len() as u64
+    }
+
+    fn read_at(&self, offset: u64, buf: &mut [u8]) -> io::Result<usize> {
+        let got = self.file.read_at(offset, buf)?;
+        self.bytes.set(self.bytes.get() + got);
+        Ok(got)
+    }
+}
+
 /// Built from `fixtures/elf/library.S`: soname, needed, runpath, versions, notes, strings, code.
 const LIBRARY: &[u8] = include_bytes!("../../../fixtures/elf/libexample.so.9");
 /// A 32-bit library for x86.

@@ -66,7 +66,7 @@ impl Drop for Place {
 }
 
 /// An error of the file system, with what was being written.
-fn at<T>(path: &Path, result: std::io::Result<T>) -> Result<T, String> {
+pub(crate) fn at<T>(path: &Path, result: std::io::Result<T>) -> Result<T, String> {
     result.map_err(|e| format!("{}: {e}", path.display()))
 }
 
@@ -169,6 +169,24 @@ impl Place {
             )?;
         }
         Ok(prefix)
+    }
+
+    /// Makes a folder with that many copies of a library, some together in folders of their own. Copies, since a file
+    /// under two names is looked at once.
+    pub(crate) fn libraries(
+        &self,
+        library: &Path,
+        count: usize,
+        together: usize,
+    ) -> Result<PathBuf, String> {
+        let folder = self.root.join(format!("{count}-libraries"));
+        for number in 0..count {
+            let inner = folder.join(format!("part_{}", number / together));
+            at(&inner, fs::create_dir_all(&inner))?;
+            let copy = inner.join(format!("lib{number}.so"));
+            at(&copy, fs::copy(library, &copy))?;
+        }
+        Ok(folder)
     }
 
     /// Makes a folder with a driver's libraries, where there are any.

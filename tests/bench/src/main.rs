@@ -3,6 +3,11 @@
 //!
 //!     cargo run --release --manifest-path tests/bench/Cargo.toml -- [--runs N] [--bin PROGRAM]... [--parts FOLDER]
 //!
+//! and what `gpudoctor inspect` costs beside `cuobjdump --list-elf`, and in folders that double (see `inspection`):
+//!
+//!     cargo run --release --manifest-path tests/bench/Cargo.toml -- inspect [--runs N] [--bin PROGRAM]...
+//!         [--cuobjdump PROGRAM] [FILE]...
+//!
 //! Prints one line a program and situation: median, least and most of user and system time, the largest resident set, and
 //! the budget. Several programs are run by turns, so that they meet the same weather. It judges nothing: times depend on
 //! the machine and on what else runs there.
@@ -16,12 +21,14 @@
 )]
 
 mod environment;
+mod headers;
+mod inspection;
 mod measure;
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use measure::{Cost, Run, cost};
+use measure::{Costs, Run};
 
 /// A situation, and what a run may cost there: milliseconds of processor time, and megabytes.
 struct Situation {
@@ -33,13 +40,23 @@ struct Situation {
 
 /// What the command line asks for.
 struct Wanted {
-    runs: usize,
+    inspect: bool,
+    runs: Option<usize>,
     programs: Vec<PathBuf>,
     parts: PathBuf,
+    cuobjdump: Option<PathBuf>,
+    files: Vec<PathBuf>,
 }
 
 fn main() -> ExitCode {
-    match wanted(std::env::args().skip(1)).and_then(|wanted| bench(&wanted)) {
+    let done = wanted(std::env::args().skip(1)).and_then(|wanted| {
+        if wanted.inspect {
+            inspection::bench(&wanted)
+        } else {
+            bench(&wanted)
+        }
+    });
+    match done {
         Ok(()) => ExitCode::SUCCESS,
         Err(why) => {
             eprintln!("bench: {why}");
@@ -51,20 +68,35 @@ fn main() -> ExitCode {
 fn wanted(mut arguments: impl Iterator<Item = String>) -> Result<Wanted, String> {
     let repository = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
     let mut wanted = Wanted {
-        runs: 51,
+        inspect: false,
+        runs: None,
         programs: Vec::new(),
         parts: repository.join("target/parts"),
+        cuobjdump: None,
+        files: Vec::new(),
     };
     while let Some(option) = arguments.next() {
+        if !option.starts_with('-') {
+            if option == "inspect" && !wanted.inspect {
+                wanted.inspect = true;
+            } else if wanted.inspect {
+                wanted.files.push(PathBuf::from(option));
+            } else {
+                return Err(format!("unknown word `{option}`"));
+            }
+            continue;
+        }
         let value = arguments
             .next()
             .ok_or_else(|| format!("`{option}` takes a value"))?;
         match option.as_str() {
             "--runs" => {
-                wanted.runs = value.parse().map_err(|e| format!("`{value}`: {e}"))?;
+                let runs = value.parse().map_err(|e| format!("`{value}`: {e}"))?;
+                wanted.runs = Some(runs);
             }
             "--bin" => wanted.programs.push(PathBuf::from(value)),
             "--parts" => wanted.parts = PathBuf::from(value),
+            "--cuobjdump" if wanted.inspect => wanted.cuobjdump = Some(PathBuf::from(value)),
             _ => return Err(format!("unknown option `{option}`")),
         }
     }
@@ -73,10 +105,6 @@ fn wanted(mut arguments: impl Iterator<Item = String>) -> Result<Wanted, String>
             .programs
             .push(repository.join("target/release/gpudoctor"));
     }
-    Ok(wanted)
-}
-
-fn bench(wanted: &Wanted) -> Result<(), String> {
     for program in &wanted.programs {
         if !program.is_file() {
             let program = program.display();
@@ -85,6 +113,13 @@ fn bench(wanted: &Wanted) -> Result<(), String> {
             ));
         }
     }
+    Ok(wanted)
+}
+
+/// How often a program is run in a situation, where the command line does not say.
+const RUNS: usize = 51;
+
+fn bench(wanted: &Wanted) -> Result<(), String> {
     let place = environment::Place::new()?;
     let parts = environment::Parts::find(&wanted.parts);
     let environment = place.environment(&parts)?;
@@ -126,7 +161,7 @@ fn bench(wanted: &Wanted) -> Result<(), String> {
     }
     println!(
         "{} runs each; files: {}\n\n{:<24} {:>8} {:>8} {:>8} {:>8}  {:<16} program",
-        wanted.runs,
+        wanted.runs.unwrap_or(RUNS),
         place.files(),
         "situation",
         "median",
@@ -149,38 +184,21 @@ fn row(wanted: &Wanted, place: &environment::Place, situation: &Situation) -> Re
         .map(|program| {
             Run::new(
                 program,
-                situation.options,
+                ["check"].iter().chain(situation.options),
                 &situation.variables,
                 place.home(),
             )
         })
         .collect::<Result<_, _>>()?;
-    let mut costs: Vec<Vec<Cost>> = runs.iter().map(|_| Vec::new()).collect();
-    // The first run of each warms the caches and does not count.
-    for turn in 0..=wanted.runs {
-        for (run, costs) in runs.iter().zip(&mut costs) {
-            let cost = cost(run)?;
-            if turn > 0 {
-                costs.push(cost);
-            }
-        }
-    }
+    let costs = Costs::of(&runs, wanted.runs.unwrap_or(RUNS))?;
     let budget = situation
         .budget
         .map_or_else(|| "-".to_owned(), |(ms, mb)| format!("{ms} ms, {mb} MB"));
-    for (program, costs) in wanted.programs.iter().zip(&mut costs) {
-        costs.sort_by(|a, b| a.cpu_ms.total_cmp(&b.cpu_ms));
-        let (Some(least), Some(most)) = (costs.first(), costs.last()) else {
-            return Err("`--runs` must be 1 or more".to_owned());
-        };
-        let median = costs.get(costs.len() / 2).unwrap_or(least);
-        let memory = costs.iter().map(|c| c.memory_mb).fold(0.0, f64::max);
+    for (program, costs) in wanted.programs.iter().zip(&costs) {
+        let ([median, least, most], memory) = (costs.cpu_ms(), costs.memory_mb());
         println!(
-            "{:<24} {:>5.1} ms {:>5.1} ms {:>5.1} ms {memory:>5.1} MB  {budget:<16} {}",
+            "{:<24} {median:>5.1} ms {least:>5.1} ms {most:>5.1} ms {memory:>5.1} MB  {budget:<16} {}",
             situation.name,
-            median.cpu_ms,
-            least.cpu_ms,
-            most.cpu_ms,
             program.display()
         );
     }
