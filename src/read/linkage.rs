@@ -260,6 +260,7 @@ mod tests {
     const ALL: Texts = Texts {
         static_runtime: true,
         register: true,
+        looked_up: true,
         libcuda: true,
         libnvidia_ml: true,
     };
@@ -284,6 +285,14 @@ mod tests {
                 assert!(!found.libnvidia_ml && !found.register);
             }
         }
+    }
+
+    #[test]
+    fn who_looks_for_a_runtime_has_none() {
+        let mut file = STATIC_RUNTIME.to_vec();
+        file.extend(REGISTER);
+        file.resize(4096, 0);
+        assert!(!texts(&file, ALL).static_runtime);
     }
 
     #[test]

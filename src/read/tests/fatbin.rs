@@ -201,14 +201,17 @@ fn needs_of_a_library() {
             .any(|need| need.nodes.iter().any(|node| node == "libcudart.so.13")),
         "{needs:?}"
     );
-    let undefined = needs::undefined_symbols_of(&file, |library| library.is_some_and(|l| l.starts_with("libcudart")));
+    let undefined = needs::undefined_symbols_of(&file, |library| {
+        library.is_some_and(|l| l.starts_with("libcudart"))
+    });
     let register = undefined
         .iter()
         .find(|symbol| symbol.name == "__cudaRegisterFatBinary")
         .unwrap();
     let library = |symbol: &needs::Undefined| symbol.node.as_ref().map(|(_, l)| l.clone());
     assert_eq!(library(register).as_deref(), Some("libcudart.so.13"));
-    let of_another = |symbol: &&needs::Undefined| library(symbol).as_deref() != Some("libcudart.so.13");
+    let of_another =
+        |symbol: &&needs::Undefined| library(symbol).as_deref() != Some("libcudart.so.13");
     assert_eq!(undefined.iter().filter(of_another).count(), 0);
     // Those of every library, as before.
     let all = needs::undefined_symbols(&file);

@@ -4,7 +4,7 @@
 //! builds from 11.7 to 13.5). Within a major version a newer runtime runs on an older driver; that is a note of the
 //! runtime layer. The driver's side is the consumer's libcuda, whatever the kernel module is.
 
-use crate::facts::{Layer, Reading, RuntimeCopy};
+use crate::facts::{Layer, ReachedBy, Reading, RuntimeCopy};
 use crate::finding::{Finding, Fix, Severity};
 use crate::matrix::{Compat, MinimumDriver};
 use crate::rules::stack::{in_words, verified, with_cu_init};
@@ -41,10 +41,11 @@ pub(in crate::rules) fn runtime_version(
 /// Which framework a runtime belongs to, for titles: "torch 2.10.0 in ./.venv".
 pub(in crate::rules) fn user_of(ctx: &Ctx<'_>, copy: &RuntimeCopy, version: &Version) -> String {
     let consumer = &ctx.facts.consumer;
-    let own = copy
-        .reached_by
-        .contains(&crate::facts::ReachedBy::Environment);
-    if !own {
+    let reached = |by: &ReachedBy| copy.reached_by.contains(by);
+    if reached(&ReachedBy::Program) || reached(&ReachedBy::Process) {
+        return consumer.what.clone();
+    }
+    if !reached(&ReachedBy::Environment) {
         return copy.path.clone();
     }
     let torch_wants = consumer.torch_cuda.value().map(Version::major);
@@ -191,10 +192,7 @@ fn finding(
 fn fixes(ctx: &Ctx<'_>, finding: Finding, t: &TooOld<'_>, has: &Version, needs: &str) -> Finding {
     let older = format!("take {}", older_build(ctx, t, has));
     let older = Fix::at(
-        if t.copy
-            .reached_by
-            .contains(&crate::facts::ReachedBy::Environment)
-        {
+        if t.copy.reached_by.contains(&ReachedBy::Environment) {
             Layer::Framework
         } else {
             Layer::Runtime
@@ -264,10 +262,7 @@ fn fixes(ctx: &Ctx<'_>, finding: Finding, t: &TooOld<'_>, has: &Version, needs: 
 
 /// What "an older build" means for this consumer.
 fn older_build(ctx: &Ctx<'_>, t: &TooOld<'_>, has: &Version) -> String {
-    let own = t
-        .copy
-        .reached_by
-        .contains(&crate::facts::ReachedBy::Environment);
+    let own = t.copy.reached_by.contains(&ReachedBy::Environment);
     let torch = ctx
         .facts
         .consumer
