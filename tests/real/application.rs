@@ -151,11 +151,9 @@ fn a_process_is_judged_by_what_it_has_loaded() {
     assert!(
         lab::text(&report.finding("process-two-runtimes")["title"]).contains("CUDA 12 and CUDA 13")
     );
-    assert_eq!(
-        report.errors(),
-        ["driver-too-old"],
-        "13 does not run on 550"
-    );
+    // 13 does not run on 550, and 12 does: some ways are broken.
+    assert_eq!(report.errors(), [""; 0]);
+    assert!(report.alarms().contains(&"driver-too-old".to_owned()));
 }
 
 #[test]
