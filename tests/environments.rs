@@ -400,6 +400,25 @@ fn each_fault_is_named_and_gone_when_it_is_mended() {
     lab.install(&[&torch]);
     lab.expect_quiet("torch again");
 
+    // The libraries of this environment are texts: NVIDIA's are told as damaged all along, a framework's own one by its size.
+    let damaged = || {
+        let report = lab.report(&[]);
+        let findings = report["findings"].as_array().unwrap().iter();
+        let of_torch = findings.filter(|finding| {
+            let title = finding["title"].as_str().unwrap();
+            finding["id"] == "library-damaged" && title.contains("libtorch_cuda.so of torch 2.6.0")
+        });
+        let told: Vec<[String; 2]> = of_torch
+            .map(|f| ["severity", "layer"].map(|key| f[key].as_str().unwrap().to_owned()))
+            .collect();
+        told
+    };
+    assert_eq!(damaged(), <[[String; 2]; 0]>::default());
+    fs::write(lab.site().join("torch/lib/libtorch_cuda.so"), "").unwrap();
+    assert_eq!(damaged(), [["error", "framework"].map(str::to_owned)]);
+    lab.install(&[&torch]);
+    assert_eq!(damaged(), <[[String; 2]; 0]>::default());
+
     // What an image leaves out says nothing of what is there.
     for name in ["torch-2.6.0", "nvidia_nccl_cu12-2.21.5"] {
         fs::remove_file(lab.site().join(format!("{name}.dist-info/RECORD"))).unwrap();

@@ -104,7 +104,7 @@ fn look(args: &LookArgs) -> Result<Facts, Error> {
     let process = match args.pid {
         Some(pid) => Some(
             probe::application::process(pid)
-                .ok_or_else(|| Error::Usage(format!("--pid: there is no process {pid}")))?,
+                .map_err(|why| Error::Usage(format!("--pid: {why}")))?,
         ),
         None => None,
     };
@@ -138,25 +138,50 @@ fn look(args: &LookArgs) -> Result<Facts, Error> {
         } else {
             (path_text(path), " in that root")
         };
-        if sysroot
-            .stat(&text)
-            .value()
-            .is_some_and(|stat| stat.kind == kind)
-        {
-            Ok(text)
-        } else {
-            Err(Error::file("read", path, format!("{missing}{where_to}")))
+        match sysroot.stat(&text) {
+            Reading::Present { value, .. } if value.kind == kind => Ok(text),
+            Reading::Unreadable { reason } => {
+                let reason = reason.rsplit(": ").next().unwrap_or(&reason);
+                Err(Error::file("read", path, reason))
+            }
+            Reading::Present { value, .. } if value.kind == Kind::Folder => {
+                Err(Error::file("read", path, "it is a folder"))
+            }
+            Reading::Present { .. } if kind == Kind::File => {
+                Err(Error::file("read", path, "it is no regular file"))
+            }
+            _ => Err(Error::file("read", path, format!("{missing}{where_to}"))),
         }
     };
     let python_env = args
         .python_env
         .as_ref()
-        .map(|prefix| named(prefix, Kind::Folder, "no such folder"))
+        .map(|prefix| {
+            let path = named(prefix, Kind::Folder, "no such folder")?;
+            if probe::is_environment(&sysroot, &path) {
+                Ok(path)
+            } else {
+                Err(Error::file(
+                    "examine",
+                    prefix,
+                    "it is no Python or conda environment",
+                ))
+            }
+        })
         .transpose()?;
     let app = args
         .app
         .as_ref()
-        .map(|file| named(file, Kind::File, "no such file"))
+        .map(|file| {
+            let path = named(file, Kind::File, "no such file")?;
+            match probe::application::why_not_to_run(&sysroot, &path) {
+                Some(why) => {
+                    let why = why.rsplit(": ").next().unwrap_or(&why);
+                    Err(Error::file("judge", file, why))
+                }
+                None => Ok(path),
+            }
+        })
         .transpose()?;
     let request = Request {
         sysroot,

@@ -4,7 +4,7 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::Reading;
+use super::{FileKind, Reading};
 use crate::version::Version;
 
 /// The distributions of the consumer's environment.
@@ -87,6 +87,8 @@ pub struct ChangedFile {
     pub recorded_bytes: u64,
     /// The size that it has, in bytes.
     pub size_bytes: u64,
+    /// What kind of file it is now: a package that was stripped or relinked has another size and is whole.
+    pub kind: FileKind,
 }
 
 /// A shared object, or the folder of a package, that more than one distribution brought.

@@ -107,6 +107,13 @@ fn verdict(
         Some(f) if f.severity == Severity::Error => (Status::Fault, f.title.clone()),
         Some(f) => (Status::Warning, f.title.clone()),
         None if !unknown.is_empty() => (Status::Unknown, unknown.join("; ")),
+        None if found.files.is_empty() => (
+            Status::Unknown,
+            match found.problems.first() {
+                Some(problem) => problem.clone(),
+                None => "nothing was found that can be judged".to_owned(),
+            },
+        ),
         None => {
             let files = match found.files.as_slice() {
                 [one] => one.path.clone(),
@@ -564,6 +571,32 @@ fn libraries(file: &File, machine: &Machine, findings: &mut Vec<Finding>) {
     }
     for missing in &file.missing {
         let layer = layer_of(&missing.soname);
+        if missing.is_library() {
+            let library = &missing.library;
+            findings.push(
+                Finding::new(
+                    "library-not-found",
+                    layer,
+                    Severity::Error,
+                    format!(
+                        "{library} needs {}, which the loader does not find here; {} needs it",
+                        missing.soname, file.path
+                    ),
+                )
+                .subject(format!("{} for {}", missing.soname, file.path))
+                .complaining(Layer::Application)
+                .component(&missing.soname)
+                .evidence("needed by", library, &missing.what)
+                .fix(Fix::at(
+                    layer,
+                    format!(
+                        "install what brings {}, or name its folder in LD_LIBRARY_PATH",
+                        missing.soname
+                    ),
+                )),
+            );
+            continue;
+        }
         findings.push(
             Finding::new(
                 "symbol-version-missing",

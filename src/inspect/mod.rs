@@ -287,6 +287,13 @@ impl Runtime {
     }
 }
 
+impl Missing {
+    /// Whether it is a library that is missing, which another one needs; else a version node or symbol.
+    pub fn is_library(&self) -> bool {
+        self.what.starts_with("needs ")
+    }
+}
+
 /// How a runtime is used.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]

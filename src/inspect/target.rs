@@ -42,7 +42,12 @@ pub fn machine_of_target(target: &Target, matrix: &Matrix) -> Result<Machine, St
     let mut gpus = Vec::new();
     for gpu in &target.gpus {
         let capability = match gpu {
-            Gpu::Capability(capability) => *capability,
+            Gpu::Capability(capability) => {
+                if matrix.arch(*capability).is_none() {
+                    return Err(format!("GPU `{gpu}` is not in the matrix"));
+                }
+                *capability
+            }
             Gpu::Pci(0x10de, device) => matrix
                 .gpu(*device)
                 .and_then(|gpu| gpu.capability)

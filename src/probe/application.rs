@@ -17,8 +17,12 @@ use crate::version::Version;
 
 /// The most of a list of mappings that is read, in bytes; a Python with torch has 600 kB.
 const MAPS_CAP: usize = 32 << 20;
-/// The longest `#!` line that the kernel takes, in bytes.
-const SHEBANG: usize = 256;
+/// What is read of a script's beginning, in bytes: the kernel takes a first line of 256, and pip writes a second one where
+/// the path of the interpreter is longer or has spaces.
+const HEAD: usize = 1024;
+const ELF: &[u8] = b"\x7fELF";
+/// What the kernel adds to the path of a file that has no name any more.
+const DELETED: &str = " (deleted)";
 
 /// What was named by `--app`.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -39,9 +43,13 @@ pub(super) fn app(
     let file = sysroot.file(path);
     let head = file
         .value()
-        .map_or_else(Vec::new, |file| bytes_up_to(file, 0, SHEBANG));
-    if !head.starts_with(b"\x7fELF") {
+        .map_or_else(Vec::new, |file| bytes_up_to(file, 0, HEAD));
+    if !head.starts_with(ELF) {
         return App::Script(interpreter(sysroot, env, &head).map(|python| prefix_of(&python)));
+    }
+    if is_python(path) {
+        // The interpreter itself stands for what it would import.
+        return App::Script(Some(prefix_of(path)));
     }
     let mut found = Inspection::default();
     let request = gather::Request {
@@ -62,6 +70,16 @@ pub(super) fn app(
         closure.objects.into_iter().map(|o| o.path).collect()
     });
     App::Program(Box::new(program.unwrap_or_default()), objects)
+}
+
+/// Why a file can be no program and no script; `None` where it can.
+pub fn why_not_to_run(sysroot: &Sysroot, path: &str) -> Option<String> {
+    let head = match sysroot.file(path) {
+        Reading::Present { value, .. } => bytes_up_to(&value, 0, HEAD),
+        other => return Some(other.source().to_owned()),
+    };
+    let is_text = !head.is_empty() && !head.contains(&0);
+    (!head.starts_with(ELF) && !is_text).then(|| "neither a program nor a script".to_owned())
 }
 
 /// The runtimes that a program or a process is sure to have.
@@ -86,9 +104,11 @@ pub(super) fn own_runtimes(sysroot: &Sysroot, app: Option<&App>, process: Option
     if let Some(process) = process {
         let mapped = process.mapped.items().iter();
         let paths = mapped.filter(|m| !m.deleted).map(|m| &m.path).collect();
+        let exe = process.exe.value().filter(|exe| !exe.ends_with(DELETED));
+        let inside = exe.and_then(|exe| static_runtime(sysroot, exe, ReachedBy::Process));
         return Own {
             shared: shared(paths, &ReachedBy::Process),
-            inside: Vec::new(),
+            inside: inside.into_iter().collect(),
         };
     }
     let Some(App::Program(program, objects)) = app else {
@@ -96,32 +116,33 @@ pub(super) fn own_runtimes(sysroot: &Sysroot, app: Option<&App>, process: Option
     };
     let mut inside = Vec::new();
     if program.runtime.linkage == Linkage::Static {
-        inside.push(static_copy(&program.path, program.runtime.version.clone()));
+        let version = program.runtime.version.clone();
+        inside.push(static_copy(&program.path, version, ReachedBy::Program));
     }
     // The system's own libraries have no CUDA in them, and NVIDIA's have a runtime for themselves.
     let of_its_own = objects.iter().skip(1).filter(|path| {
         recipes::known_name(file_name(path)).is_none()
             && !["/lib", "/usr/lib"].iter().any(|dir| path.starts_with(dir))
     });
-    for path in of_its_own {
-        let file = sysroot.file(path);
-        let Some(file) = file.value() else { continue };
-        let Shape::Elf(elf) = elf::identify(file) else {
-            continue;
-        };
-        let linkage = linkage(file, &elf, &[], false, Look::default());
-        if linkage.runtime == Runtime::Static {
-            inside.push(static_copy(path, linkage.version));
-        }
-    }
+    inside.extend(of_its_own.filter_map(|path| static_runtime(sysroot, path, ReachedBy::Program)));
     Own {
         shared: shared(objects.iter().collect(), &ReachedBy::Program),
         inside,
     }
 }
 
-/// A runtime that is linked into a file.
-fn static_copy(path: &str, version: Option<Version>) -> RuntimeCopy {
+/// The runtime that is linked into a file, where there is one.
+fn static_runtime(sysroot: &Sysroot, path: &str, by: ReachedBy) -> Option<RuntimeCopy> {
+    let file = sysroot.file(path);
+    let file = file.value()?;
+    let Shape::Elf(elf) = elf::identify(file) else {
+        return None;
+    };
+    let linkage = linkage(file, &elf, &[], false, Look::default());
+    (linkage.runtime == Runtime::Static).then(|| static_copy(path, linkage.version, by))
+}
+
+fn static_copy(path: &str, version: Option<Version>, by: ReachedBy) -> RuntimeCopy {
     const INSIDE: &str = "static runtime, inferred from its code";
     RuntimeCopy {
         path: path.to_owned(),
@@ -136,7 +157,7 @@ fn static_copy(path: &str, version: Option<Version>) -> RuntimeCopy {
         },
         versions: Vec::new(),
         owner: Reading::absent("linked into the file"),
-        reached_by: vec![ReachedBy::Program],
+        reached_by: vec![by],
     }
 }
 
@@ -161,18 +182,41 @@ pub(super) fn facts(app: Option<App>, process: Option<Process>) -> ApplicationFa
     }
 }
 
-/// The interpreter of a script's first line: `#!/opt/env/bin/python`, `#!/usr/bin/env python3`.
+/// Whether a path is that of a Python interpreter.
+fn is_python(path: &str) -> bool {
+    file_name(path).strip_prefix("python").is_some_and(|rest| {
+        rest.chars()
+            .all(|c| c.is_ascii_digit() || c == '.' || c == 't')
+    })
+}
+
+/// The Python of a script's first line: `#!/opt/env/bin/python`, `#!/usr/bin/env python3`; of the second one where pip wrote
+/// `#!/bin/sh` and `''''exec' "/opt/my env/bin/python3" "$0" "$@"`. Other interpreters bring no environment.
 fn interpreter(sysroot: &Sysroot, env: &BTreeMap<String, String>, head: &[u8]) -> Option<String> {
-    let line = head.strip_prefix(b"#!")?.split(|b| *b == b'\n').next()?;
-    let line = String::from_utf8_lossy(line).into_owned();
-    let mut words = line.split_ascii_whitespace();
+    let text = String::from_utf8_lossy(head.strip_prefix(b"#!")?).into_owned();
+    let mut lines = text.lines();
+    let mut words = lines.next()?.split_ascii_whitespace();
     let first = words.next()?;
-    if file_name(first) != "env" {
-        return Some(first.to_owned()).filter(|path| path.starts_with('/'));
+    let named = match file_name(first) {
+        "sh" => lines
+            .next()?
+            .strip_prefix("'''exec' \"")?
+            .split('"')
+            .next()?
+            .to_owned(),
+        "env" => words
+            .find(|word| !word.starts_with('-') && !word.contains('='))?
+            .to_owned(),
+        _ => first.to_owned(),
+    };
+    if !is_python(&named) {
+        return None;
     }
-    let name = words.find(|word| !word.starts_with('-') && !word.contains('='))?;
+    if named.starts_with('/') {
+        return Some(named);
+    }
     let dirs = env.get("PATH")?.split(':').filter(|d| d.starts_with('/'));
-    dirs.map(|dir| join(dir, name)).find(|path| {
+    dirs.map(|dir| join(dir, &named)).find(|path| {
         let stat = sysroot.stat(path);
         stat.value().is_some_and(|stat| stat.kind == Kind::File)
     })
@@ -183,14 +227,16 @@ fn prefix_of(python: &str) -> String {
     parent(parent(python)).to_owned()
 }
 
-/// A process and its environment variables; `None`: there is none of that number.
+/// A process and its environment variables. `/proc` is that of this machine. What cannot be read without being root or
+/// that user is unreadable.
 ///
-/// `/proc` is that of this machine. What cannot be read without being root or that user is unreadable.
-pub fn process(pid: u32) -> Option<(Process, Reading<BTreeMap<String, String>>)> {
+/// # Errors
+/// Where there is no process of that number, or none that runs a program.
+pub fn process(pid: u32) -> Result<(Process, Reading<BTreeMap<String, String>>), String> {
     let live = Sysroot::live();
     let dir = format!("/proc/{pid}");
     if !live.exists(&dir) {
-        return None;
+        return Err(format!("there is no process {pid}"));
     }
     let of = |name: &str| join(&dir, name);
     let text = live.bytes(&of("maps"), MAPS_CAP);
@@ -205,6 +251,11 @@ pub fn process(pid: u32) -> Option<(Process, Reading<BTreeMap<String, String>>)>
         Some(true) => Sysroot::of_process(pid),
         _ => Sysroot::live(),
     };
+    if text.value().is_some_and(Vec::is_empty) {
+        return Err(format!(
+            "process {pid} runs no program: it is a thread of the kernel, or has ended"
+        ));
+    }
     let (mapped, prefix) = match text {
         Reading::Present { value, source } => {
             let files = mapped_files(&String::from_utf8_lossy(&value));
@@ -233,7 +284,7 @@ pub fn process(pid: u32) -> Option<(Process, Reading<BTreeMap<String, String>>)>
         mapped,
         prefix,
     };
-    Some((process, environment))
+    Ok((process, environment))
 }
 
 /// The files of a list of mappings, each once, and whether they were deleted since.
@@ -241,7 +292,6 @@ pub fn process(pid: u32) -> Option<(Process, Reading<BTreeMap<String, String>>)>
 /// A line: `7f5c1a000000-7f5c1a02d000 r--p 00000000 fd:01 393253  /usr/lib/libcuda.so.1 (deleted)`. Newlines in a path
 /// are written as `\012`.
 pub fn mapped_files(text: &str) -> Vec<(String, bool)> {
-    const DELETED: &str = " (deleted)";
     let mut files: Vec<(String, bool)> = Vec::new();
     let mut seen = BTreeSet::new();
     for line in text.lines() {
@@ -316,6 +366,32 @@ cut";
                 ("/opt/a b/libcudart.so.12".to_owned(), true)
             ]
         );
+    }
+
+    #[test]
+    fn only_a_python_names_an_environment() {
+        let sysroot = Sysroot::live();
+        let env = BTreeMap::from([("PATH".to_owned(), "/nowhere".to_owned())]);
+        for (head, python) in [
+            ("#!/v/bin/python3\nimport torch\n", Some("/v/bin/python3")),
+            (
+                "#!/usr/bin/env -S /v/bin/python3.11 -u\n",
+                Some("/v/bin/python3.11"),
+            ),
+            ("#!/usr/bin/env python3\n", None),
+            ("#!/bin/bash\npython train.py\n", None),
+            ("#!/bin/sh\npython train.py\n", None),
+            (
+                "#!/bin/sh\n'''exec' \"/a b/v/bin/python3\" \"$0\" \"$@\"\n",
+                Some("/a b/v/bin/python3"),
+            ),
+            ("import torch\n", None),
+            ("#!", None),
+        ] {
+            let found = interpreter(&sysroot, &env, head.as_bytes());
+            assert_eq!(found.as_deref(), python, "{head}");
+        }
+        assert!(is_python("/v/bin/python3.13t") && !is_python("/bin/pythonic"));
     }
 
     #[test]

@@ -85,13 +85,15 @@ pub(super) fn find(
     }
     match asked.app {
         Some((App::Program(..), path)) => named(
-            machine(),
+            asked
+                .prefix
+                .map_or_else(machine, |prefix| world.environment(prefix, ASKED)),
             ConsumerKind::Application,
             short(path, working_folder),
             "--app",
         ),
         Some((App::Script(Some(prefix)), path))
-            if asked.prefix.is_none() && world.is_environment(prefix) =>
+            if asked.prefix.is_none() && is_environment(sysroot, prefix) =>
         {
             let examined = world.environment(prefix, "--app");
             let why = format!("--app: its first line names {prefix}");
@@ -233,7 +235,7 @@ impl World<'_> {
             self.working_folder
                 .map(|dir| trimmed(&join(dir, own.trim_start_matches("./"))))
         };
-        let own = own.filter(|dir| self.is_environment(dir));
+        let own = own.filter(|dir| is_environment(self.sysroot, dir));
         [
             asked.map(|prefix| (trimmed(prefix), ASKED.to_owned())),
             variable("VIRTUAL_ENV"),
@@ -292,13 +294,6 @@ impl World<'_> {
                 (dir, why)
             })
             .collect()
-    }
-
-    /// Whether a folder is an environment at all.
-    fn is_environment(&self, prefix: &str) -> bool {
-        ["pyvenv.cfg", "conda-meta", "bin/python3", "bin/python"]
-            .iter()
-            .any(|name| self.sysroot.lstat(&join(prefix, name)).is_present())
     }
 
     /// The prefix of the python3 that PATH finds first.
@@ -415,6 +410,13 @@ impl World<'_> {
             named,
         }
     }
+}
+
+/// Whether a folder is an environment at all.
+pub(super) fn is_environment(sysroot: &Sysroot, prefix: &str) -> bool {
+    ["pyvenv.cfg", "conda-meta", "bin/python3", "bin/python"]
+        .iter()
+        .any(|name| sysroot.lstat(&join(prefix, name)).is_present())
 }
 
 /// A folder without slashes at its end.

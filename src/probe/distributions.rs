@@ -5,12 +5,13 @@
 //! An environment has a hundred distributions; only those of [`is_relevant`] are opened. Nothing is run or imported.
 
 use crate::facts::{
-    ChangedFile, Consumer, ConsumerKind, Installed, PythonFacts, Reading, RecordedFile,
+    ChangedFile, Consumer, ConsumerKind, FileKind, Installed, PythonFacts, Reading, RecordedFile,
 };
 use crate::probe::consumer::has_extension;
+use crate::probe::loader::kind_of;
 use crate::probe::search_path::{Site, resolved};
 use crate::probe::shared_files;
-use crate::read::{ReadAt, pydist, record};
+use crate::read::{ReadAt, elf, pydist, record};
 use crate::sysroot::{Sysroot, file_name, join, parent};
 
 /// The most of a METADATA that is read, in bytes: its header comes first, and vLLM's with 150 lines has 10 kB.
@@ -231,6 +232,7 @@ fn installed(sysroot: &Sysroot, named: Named) -> (Installed, Vec<RecordedFile>) 
                             path: file.path.clone(),
                             recorded_bytes,
                             size_bytes: stat.size_bytes,
+                            kind: kind_now(sysroot, &file.path),
                         });
                     }
                 }
@@ -329,6 +331,15 @@ fn absolute(base: &str, files: Vec<record::Recorded>) -> Vec<RecordedFile> {
             size_bytes: file.size_bytes,
         })
         .collect()
+}
+
+/// What kind of file lies there now.
+fn kind_now(sysroot: &Sysroot, path: &str) -> FileKind {
+    match sysroot.file(path) {
+        Reading::Present { value, .. } => kind_of(path, &elf::identify(&value)),
+        Reading::Absent { .. } => FileKind::DanglingLink,
+        Reading::Unreadable { reason } => FileKind::Unreadable(reason),
+    }
 }
 
 #[cfg(test)]

@@ -316,19 +316,23 @@ impl<'a> Loader<'a> {
         };
         let size = crate::read::window::ReadAt::len(&file);
         match elf::identify(&file) {
-            Shape::Unreadable(reason) => (
-                FileKind::Unreadable(format!("{path}: {reason}")),
-                size,
-                None,
-            ),
-            Shape::Empty => (FileKind::Empty, size, None),
-            Shape::Truncated(_) => (FileKind::Truncated, size, None),
-            Shape::NotElf(words) => (FileKind::NotElf(words), size, None),
             Shape::Elf(elf) if elf.arch != self.arch => {
                 (FileKind::OtherArch(elf.arch.clone()), size, Some(elf))
             }
             Shape::Elf(elf) => (FileKind::Library, size, Some(elf)),
+            other => (kind_of(path, &other), size, None),
         }
+    }
+}
+
+/// What kind of file has this shape; whether it is for this machine is another question.
+pub(super) fn kind_of(path: &str, shape: &Shape) -> FileKind {
+    match shape {
+        Shape::Unreadable(reason) => FileKind::Unreadable(format!("{path}: {reason}")),
+        Shape::Empty => FileKind::Empty,
+        Shape::Truncated(_) => FileKind::Truncated,
+        Shape::NotElf(words) => FileKind::NotElf(words.clone()),
+        Shape::Elf(_) => FileKind::Library,
     }
 }
 

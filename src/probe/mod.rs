@@ -214,6 +214,12 @@ pub fn take(request: &Request) -> Facts {
     }
 }
 
+/// Whether a folder is an environment of Python or conda.
+pub fn is_environment(sysroot: &Sysroot, prefix: &str) -> bool {
+    consumer::is_environment(sysroot, prefix)
+        || !search_path::python_folders(sysroot, prefix).is_empty()
+}
+
 /// The facts without what is private on the machine that was looked at.
 pub fn redacted(request: &Request, facts: Facts) -> Facts {
     let env = request.environment.value().cloned().unwrap_or_default();

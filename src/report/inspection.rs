@@ -345,7 +345,7 @@ impl Writer {
     }
 
     fn findings(&mut self, found: &Inspection) {
-        if !self.text.ends_with("\n\n") {
+        if !self.text.is_empty() && !self.text.ends_with("\n\n") {
             self.text.push('\n');
         }
         for finding in found.findings.iter().flatten() {

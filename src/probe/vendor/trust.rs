@@ -1,4 +1,5 @@
-//! Whether root may load a library: not if somebody else could have written it, or what the loader may pick up for it.
+//! Whether a library may be loaded: by root not if somebody else could have written it, or what the loader may pick up for
+//! it; by an ordinary user not if it belongs to another one.
 //!
 //! Only what can be seen from owners and modes counts; what a library itself asks the loader for by absolute path or
 //! RUNPATH is not followed.
@@ -37,8 +38,9 @@ pub fn trusted_to_load(
     path: &Path,
     variable: &dyn Fn(&str) -> Option<OsString>,
 ) -> Result<(), String> {
-    if !rustix::process::geteuid().is_root() {
-        return Ok(());
+    let user = rustix::process::geteuid();
+    if !user.is_root() {
+        return of_a_stranger(path, &[0, NOBODY, user.as_raw()]);
     }
     let mut trust = Trust { owners: vec![0] };
     if in_user_namespace() {
@@ -46,6 +48,21 @@ pub fn trusted_to_load(
         trust.owners.push(NOBODY);
     }
     trust.to_load(path, variable)
+}
+
+/// Whether an ordinary user would run what another user put there: a library whose file, or the folder it lies in, is
+/// neither the caller's nor the system's. Its version is read from the file, as root reads it.
+fn of_a_stranger(path: &Path, owners: &[u32]) -> Result<(), String> {
+    let file = std::fs::canonicalize(path).map_err(|e| format!("{}: {e}", path.display()))?;
+    for place in [Some(file.as_path()), file.parent()].into_iter().flatten() {
+        let owner = std::fs::metadata(place)
+            .map_err(|e| format!("{}: {e}", place.display()))?
+            .uid();
+        if !owners.contains(&owner) {
+            return Err(format!("{} belongs to user {owner}", place.display()));
+        }
+    }
+    Ok(())
 }
 
 /// Whether the numbers of users are mapped, as in a rootless container.

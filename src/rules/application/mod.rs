@@ -43,12 +43,16 @@ pub(super) static RULES: &[Rule] = &[
     rule!("device-code-compiled-at-start", Application, Note),
     rule!("device-code-partial", Application, Note),
     rule!("no-device-code-for-gpu", Application, Error),
-    rule!(
-        "process-library-replaced",
-        Application,
-        Warning,
-        process::library_replaced
-    ),
+    Rule {
+        // What a process has loaded is all that is known of it.
+        need: Need::Verdict,
+        ..rule!(
+            "process-library-replaced",
+            Application,
+            Warning,
+            process::library_replaced
+        )
+    },
     rule!(
         "process-two-runtimes",
         Application,

@@ -16,6 +16,23 @@ pub(super) fn has(ctx: &Ctx<'_>, id: &str) -> Outcome {
     let mut findings = inspect::of_file(program, Some(&machine), ctx.matrix, &mut unknown);
     // A driver that is missing or wrong is told by the driver's own rules.
     findings.retain(|f| f.id == id && !(f.layer == Layer::Driver && id == "library-not-found"));
+    // What is wrong with the program itself is the application's own.
+    for finding in findings.iter_mut().filter(|f| f.id == "file-damaged") {
+        finding.layer = Layer::Application;
+        for fix in &mut finding.fixes {
+            fix.layer = Some(Layer::Application);
+        }
+    }
+    // Libraries of this machine are none for a program of another one.
+    let arch = ctx.facts.system.arch.value();
+    if program
+        .arch
+        .as_ref()
+        .zip(arch)
+        .is_some_and(|(its, own)| its != own)
+    {
+        findings.retain(|f| f.id == "file-damaged");
+    }
     match unknown.pop() {
         Some(why) if findings.is_empty() && id == "no-device-code-for-gpu" => Outcome::unknown(why),
         _ => Outcome::found(findings),

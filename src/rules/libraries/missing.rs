@@ -1,12 +1,15 @@
 //! Libraries that are needed and are not there, or are there and are none.
 
 use super::{called, install_again, layer_of, owner, with_command};
-use crate::facts::{ANY_PROGRAM, FileKind, Layer, LibraryFile, Link, ReachedBy};
+use crate::facts::{
+    ANY_PROGRAM, ChangedFile, FileKind, Installed, Layer, LibraryFile, Link, ReachedBy,
+};
 use crate::finding::{Finding, Fix, Severity};
 use crate::read::recipes::known_name;
 use crate::rules::stack::in_words;
 use crate::rules::{Ctx, Outcome, known};
 use crate::sysroot::file_name;
+use crate::version::Version;
 
 /// Libraries whose number is that of CUDA: where one of another number is there, the framework was built for another CUDA,
 /// and a rule of its layer says which build to take.
@@ -26,6 +29,9 @@ pub(super) fn library_missing(ctx: &Ctx<'_>) -> Outcome {
     let copies = known!(ctx.facts.libraries.copies, "copies of libraries");
     let missing = links.iter().filter(|link| {
         link.got.is_none()
+            // What the named program needs is told by the rules about it.
+            && !(ctx.facts.application.program.is_present()
+                && link.consumer == ctx.facts.consumer.what)
             && link.by.starts_with("not found")
             // A Python package may load it before: what the environment has is not missing.
             && link.beside.is_none()
@@ -118,9 +124,20 @@ fn finding(
         return None;
     }
     others.truncate(4);
+    // cuDNN counts for itself: an older one than is needed is out of date, beside a newer one the framework is.
+    let number = |soname: &str| Version::parse(soname.rsplit_once(".so.")?.1);
+    let is_older = |other: &LibraryFile| {
+        let has = other.soname.value().and_then(|soname| number(soname));
+        has.zip(number(&first.soname))
+            .is_some_and(|(has, needs)| has < needs)
+    };
+    let other_layer = match others.first() {
+        Some(other) if other.name.starts_with("libcudnn") && is_older(other) => Layer::Libraries,
+        _ => Layer::Framework,
+    };
     let (layer, title) = match others.first() {
         Some(other) => (
-            Layer::Framework,
+            other_layer,
             format!(
                 "{consumer} needs {}, which {verb} not there: only {} is, of another major version",
                 in_words(&names),
@@ -159,6 +176,12 @@ fn finding(
         );
     }
     let fix = match (others.first(), owner(ctx, &first.user)) {
+        (Some(_), _) if other_layer == Layer::Libraries => Fix::at(
+            other_layer,
+            format!(
+                "install the release of cuDNN that {consumer} was built for: the one that it requires"
+            ),
+        ),
         (Some(_), _) => Fix::at(
             Layer::Framework,
             format!(
@@ -172,7 +195,7 @@ fn finding(
         (None, None) => Fix::at(
             layer,
             format!(
-                "install {} with what brings it, or put its folder on the loader's path",
+                "install what brings {}, or put the folder on the loader's path",
                 in_words(&names)
             ),
         ),
@@ -180,23 +203,29 @@ fn finding(
     Some(finding.fix(fix.verify("gpudoctor")))
 }
 
+/// What a file is that stands where a library should be, in words; `None` where it is one, or that is not known.
+fn damage(kind: &FileKind) -> Option<String> {
+    Some(match kind {
+        FileKind::Empty => "is empty (0 bytes)".to_owned(),
+        FileKind::Truncated => "is cut off: shorter than its own headers say".to_owned(),
+        FileKind::NotElf(words) => format!("is {words}"),
+        FileKind::OtherArch(arch) => format!("is for {arch}, not for this machine"),
+        FileKind::DanglingLink => "is a link that leads nowhere".to_owned(),
+        _ => return None,
+    })
+}
+
 /// A file that stands where a library should be and is none.
 pub(super) fn library_damaged(ctx: &Ctx<'_>) -> Outcome {
     let copies = known!(ctx.facts.libraries.copies, "copies of libraries");
     let links = ctx.facts.libraries.links.items();
-    Outcome::found(copies.iter().filter_map(|copy| {
+    let of_frameworks = damaged_of_packages(ctx, copies);
+    Outcome::found(of_frameworks.into_iter().chain(copies.iter().filter_map(|copy| {
         // The runtime itself has a rule of its own.
         if copy.name == "libcudart" {
             return None;
         }
-        let what = match &copy.kind {
-            FileKind::Empty => "is empty (0 bytes)".to_owned(),
-            FileKind::Truncated => "is cut off: shorter than its own headers say".to_owned(),
-            FileKind::NotElf(words) => format!("is {words}"),
-            FileKind::OtherArch(arch) => format!("is for {arch}, not for this machine"),
-            FileKind::DanglingLink => "is a link that leads nowhere".to_owned(),
-            _ => return None,
-        };
+        let what = damage(&copy.kind)?;
         let stops = links.iter().find(|link| {
             link.got.is_none()
                 && (link.by.contains(&copy.path) || link.beside.as_ref() == Some(&copy.path))
@@ -242,5 +271,52 @@ pub(super) fn library_damaged(ctx: &Ctx<'_>) -> Outcome {
             ),
         };
         Some(finding.fix(fix.verify("gpudoctor")))
-    }))
+    })))
+}
+
+/// Libraries that packages brought and that are none of NVIDIA's, `libc10.so` or a framework's GPU library: those with
+/// another size than recorded that are no library any more.
+fn damaged_of_packages(ctx: &Ctx<'_>, copies: &[LibraryFile]) -> Vec<Finding> {
+    let frameworks = ctx.facts.consumer.frameworks.items();
+    let distributions = ctx.facts.python.distributions.items().iter();
+    let is_new = |path: &str| {
+        !copies.iter().any(|c| c.path == path || c.real_path == path)
+            && known_name(file_name(path)).as_deref() != Some("libcudart")
+    };
+    let of_one = |dist: &Installed| -> Option<Finding> {
+        let damaged: Vec<(&ChangedFile, String)> = dist
+            .changed
+            .iter()
+            .filter(|file| is_new(&file.path))
+            .filter_map(|file| Some((file, damage(&file.kind)?)))
+            .collect();
+        let (first, what) = damaged.first()?;
+        let others = match damaged.len() - 1 {
+            0 => String::new(),
+            n => format!(" (and {n} more of its libraries are damaged)"),
+        };
+        let is_framework = frameworks.iter().any(|f| f.name == dist.name);
+        let severity = if is_framework {
+            Severity::Error
+        } else {
+            Severity::Warning
+        };
+        let named = format!("{} {}", dist.name, dist.version);
+        let title = format!("{} of {named} {what}{others}", first.path);
+        let mut finding = Finding::new("library-damaged", Layer::Framework, severity, title)
+            .component(file_name(&first.path))
+            .subject(named.clone())
+            .detail("What needs this file fails when it is loaded: `file too short`, `invalid ELF header`.");
+        for (file, what) in &damaged {
+            let sizes = format!(
+                "{what}: {} bytes, {} when it was installed",
+                file.size_bytes, file.recorded_bytes
+            );
+            finding = finding.evidence(&file.path, sizes, dist.metadata.clone());
+        }
+        let fix = Fix::at(Layer::Framework, format!("install {named} again"));
+        let command = install_again(ctx, &dist.name, &dist.version);
+        Some(finding.fix(with_command(fix, command).verify("gpudoctor")))
+    };
+    distributions.filter_map(of_one).collect()
 }
