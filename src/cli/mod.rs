@@ -195,7 +195,7 @@ pub struct CheckArgs {
     /// A GPU must be here: its absence is an error
     #[arg(long, help_heading = "How to judge")]
     pub expect_gpu: bool,
-    /// Judge these layers only, parted by commas: hardware, system, driver, container, runtime, application
+    /// Judge these layers only, parted by commas: hardware, system, driver, container, runtime, libraries, framework, application, toolchain
     #[arg(
         long,
         value_name = "LAYERS",
