@@ -388,17 +388,20 @@ fn what_explains_a_finding_exists_and_never_leads_round() {
 
 /// Findings about a file or a process that the caller names, and the tests that provoke them on real ones.
 const OF_WHAT_IS_NAMED: &[(&str, &str)] = &[
-    ("device-code-compiled-at-start", "src/inspect/judge.rs"),
-    ("device-code-packed-too-new", "src/inspect/judge.rs"),
-    ("device-code-partial", "src/inspect/judge.rs"),
-    ("file-damaged", "src/inspect/judge.rs"),
-    ("glibc-too-old", "src/inspect/judge.rs"),
-    ("library-not-found", "src/inspect/judge.rs"),
-    ("no-device-code-for-gpu", "src/inspect/judge.rs"),
+    (
+        "device-code-compiled-at-start",
+        "src/inspect/judge/tests.rs",
+    ),
+    ("device-code-packed-too-new", "src/inspect/judge/tests.rs"),
+    ("device-code-partial", "src/inspect/judge/tests.rs"),
+    ("file-damaged", "src/inspect/judge/tests.rs"),
+    ("glibc-too-old", "src/inspect/judge/tests.rs"),
+    ("library-not-found", "src/inspect/judge/tests.rs"),
+    ("no-device-code-for-gpu", "src/inspect/judge/tests.rs"),
     ("process-library-replaced", "tests/real/application.rs"),
     ("process-two-runtimes", "tests/real/application.rs"),
-    ("ptx-too-new-for-driver", "src/inspect/judge.rs"),
-    ("symbol-version-missing", "src/inspect/judge.rs"),
+    ("ptx-too-new-for-driver", "src/inspect/judge/tests.rs"),
+    ("symbol-version-missing", "src/inspect/judge/tests.rs"),
 ];
 
 #[test]

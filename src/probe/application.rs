@@ -273,6 +273,17 @@ pub fn process(pid: u32) -> Result<(Process, Reading<BTreeMap<String, String>>),
         }
         other => (Reading::unreadable(other.source()), None),
     };
+    // Before it has imported anything of its environment, the path by which it was started names it.
+    let prefix = prefix.or_else(|| {
+        let words = live.bytes(&of("cmdline"), MAPS_CAP);
+        let first = words.value()?.split(|b| *b == 0).next()?;
+        let first = String::from_utf8_lossy(first).into_owned();
+        let prefix =
+            prefix_of(Some(&first).filter(|path| path.starts_with('/') && is_python(path))?);
+        inside
+            .exists(&join(&prefix, "pyvenv.cfg"))
+            .then_some(prefix)
+    });
     let environment = match live.bytes(&of("environ"), MAPS_CAP) {
         Reading::Present { value, source } => Reading::present(variables(&value), source),
         other => Reading::unreadable(other.source()),

@@ -1,0 +1,166 @@
+//! Each finding on a file that is made up for it, and its healthy twin.
+
+use super::*;
+use crate::inspect::{Archs, Missing, Needed, Ptx, Runtime};
+
+/// A library with device code that needs the runtime of this soname.
+fn library(path: &str, runtime: &str) -> File {
+    File {
+        path: path.to_owned(),
+        kind: Kind::SharedLibrary,
+        archs: Archs {
+            elf: vec!["sm_80".to_owned()],
+            ptx: Vec::new(),
+        },
+        runtime: Runtime {
+            linkage: Linkage::Dynamic,
+            version: Version::parse(runtime),
+            library: Some(format!("libcudart.so.{runtime}")),
+            linked_as: None,
+        },
+        ..File::default()
+    }
+}
+
+fn judged(files: &[(&str, &str)]) -> Inspection {
+    let matrix = Matrix::bundled();
+    let target: target::Target = "driver=535.104.05,gpu=A100".parse().unwrap();
+    let machine = super::super::machine_of_target(&target, &matrix).unwrap();
+    let mut found = Inspection {
+        files: files
+            .iter()
+            .map(|(path, cuda)| library(path, cuda))
+            .collect(),
+        ..Inspection::default()
+    };
+    judge(&mut found, Some(&machine), &matrix);
+    found
+}
+
+#[test]
+fn a_variant_that_does_not_run_is_an_error_only_where_no_other_does() {
+    let status = |files: &[(&str, &str)]| judged(files).verdict.unwrap().status;
+    let one = ("w.whl!b/lib_cuda124.so", "12");
+    let other = ("w.whl!b/lib_cuda130.so", "13");
+    assert_eq!(status(&[one]), Status::Ok);
+    assert_eq!(status(&[other]), Status::Fault);
+    assert_eq!(status(&[one, other]), Status::Warning);
+    // Other files, and the same file of another environment, are no variants.
+    assert_eq!(status(&[("w.whl!b/libx.so", "12"), other]), Status::Fault);
+    assert_eq!(
+        status(&[("a/3.10/s/b/lib.so", "12"), ("a/3.11/s/b/lib.so", "13")]),
+        Status::Fault
+    );
+}
+
+/// How many modules have these cubins, and this PTX with its version.
+type Modules<'a> = (u64, &'a [&'a str], &'a [(&'a str, &'a str)]);
+
+fn with_modules(modules: &[Modules<'_>]) -> File {
+    let modules = modules.iter().map(|(count, elf, ptx)| Module {
+        count: *count,
+        elf: elf.iter().map(ToString::to_string).collect(),
+        ptx: ptx
+            .iter()
+            .map(|(target, isa)| Ptx {
+                target: (*target).to_owned(),
+                isa: Version::parse(isa).unwrap(),
+            })
+            .collect(),
+    });
+    File {
+        path: "app".to_owned(),
+        kind: Kind::Program,
+        modules: modules.collect(),
+        ..File::default()
+    }
+}
+
+/// The ids of what is found, on a target or on this machine.
+fn ids(file: &File, target: &str) -> Vec<String> {
+    let matrix = Matrix::bundled();
+    let machine = match target {
+        "here" => Machine {
+            here: true,
+            ..Machine::default()
+        },
+        target => {
+            let target: target::Target = target.parse().unwrap();
+            super::super::machine_of_target(&target, &matrix).unwrap()
+        }
+    };
+    let found = of_file(file, Some(&machine), &matrix, &mut Vec::new());
+    found.into_iter().map(|finding| finding.id).collect()
+}
+
+#[test]
+fn each_finding_and_its_healthy_twin() {
+    let (a100, h100) = ("driver=550.54.14,gpu=A100", "driver=550.54.14,gpu=H100");
+    let old_ptx = with_modules(&[(1, &["sm_80"], &[("compute_80", "8.0")])]);
+    assert_eq!(ids(&old_ptx, a100), [""; 0]);
+    assert_eq!(ids(&old_ptx, h100), ["device-code-compiled-at-start"]);
+    let new_ptx = with_modules(&[(1, &["sm_80"], &[("compute_80", "9.0")])]);
+    assert_eq!(ids(&new_ptx, a100), [""; 0]);
+    assert_eq!(ids(&new_ptx, h100), ["ptx-too-new-for-driver"]);
+    let none = with_modules(&[(1, &["sm_80"], &[])]);
+    assert_eq!(ids(&none, a100), [""; 0]);
+    assert_eq!(ids(&none, h100), ["no-device-code-for-gpu"]);
+    let some = with_modules(&[(3, &["sm_80", "sm_90"], &[]), (1, &["sm_80"], &[])]);
+    assert_eq!(ids(&some, a100), [""; 0]);
+    assert_eq!(ids(&some, h100), ["device-code-partial"]);
+
+    let mut packed = with_modules(&[(1, &["sm_80"], &[])]);
+    packed.device.zstd = 1;
+    packed.toolkits = vec![Version::parse("12.9").unwrap()];
+    assert_eq!(ids(&packed, a100), [""; 0]);
+    let old = "driver=535.104.05,gpu=A100";
+    assert_eq!(ids(&packed, old), ["device-code-packed-too-new"]);
+
+    let mut needs = with_modules(&[]);
+    needs.glibc = Version::parse("2.34");
+    assert_eq!(ids(&needs, "glibc=2.34"), [""; 0]);
+    assert_eq!(ids(&needs, "glibc=2.31"), ["glibc-too-old"]);
+
+    let mut cut = with_modules(&[]);
+    assert_eq!(ids(&cut, "here"), [""; 0]);
+    cut.kind = Kind::Truncated;
+    assert_eq!(ids(&cut, "here"), ["file-damaged"]);
+
+    let mut lost = with_modules(&[]);
+    lost.needed = vec![Needed {
+        soname: "libcublas.so.12".to_owned(),
+        resolved: Some("/opt/libcublas.so.12".to_owned()),
+        by: "RUNPATH".to_owned(),
+    }];
+    assert_eq!(ids(&lost, "here"), [""; 0]);
+    for needed in &mut lost.needed {
+        needed.resolved = None;
+        "not found".clone_into(&mut needed.by);
+    }
+    assert_eq!(ids(&lost, "here"), ["library-not-found"]);
+    // What another machine has of it is not known.
+    assert_eq!(ids(&lost, a100), [""; 0]);
+
+    let mut lacks = with_modules(&[]);
+    lacks.missing = vec![Missing {
+        soname: "libcublasLt.so.12".to_owned(),
+        library: "/opt/libcublasLt.so.12".to_owned(),
+        what: "cublasLtMatmul".to_owned(),
+    }];
+    assert_eq!(ids(&lacks, "here"), ["symbol-version-missing"]);
+}
+
+#[test]
+fn the_ways_out_are_those_of_the_matrix() {
+    let found = judged(&[("lib.so", "13")]);
+    let [finding] = found.findings.as_deref().unwrap() else {
+        panic!("{found:?}");
+    };
+    let has = |layer, text: &str| {
+        let mut fixes = finding.fixes.iter();
+        fixes.any(|fix| fix.layer == Some(layer) && fix.summary.contains(text))
+    };
+    assert!(has(Layer::Driver, "580.65.06 or newer"));
+    assert!(has(Layer::Runtime, "CUDA 12.9 or older"));
+    assert!(has(Layer::Driver, "cuda-compat-13-0"));
+}
