@@ -51,7 +51,7 @@ pub(super) fn zstd(packed: &[u8], limit: usize) -> Option<Vec<u8>> {
     let window = u64::try_from(limit).ok()?.max(1 << 20);
     let mut decoder =
         ruzstd::decoding::StreamingDecoder::new_with_max_window_size(packed, window).ok()?;
-    let mut out = vec![0; 16 << 10];
+    let mut out = vec![0; limit.min(16 << 10)];
     let mut done = 0;
     while done < limit {
         if done == out.len() {
@@ -149,6 +149,8 @@ mod tests {
             assert_eq!(head, bytes[..head.len()]);
         }
         assert_eq!(zstd_head(b"no frame"), None);
+        assert_eq!(zstd(&packed, 3).as_deref(), Some(&bytes[..3]));
+        assert_eq!(zstd(&packed, 0).as_deref(), Some(&bytes[..0]));
     }
 
     proptest! {
