@@ -131,6 +131,7 @@ impl Disk {
 fn help_and_readme_say_what_the_program_does() {
     trycmd::TestCases::new()
         .env("COLUMNS", "80")
+        .env("GITHUB_ACTIONS", "")
         .case("tests/cmd/*.md")
         .case("README.md");
 }
@@ -496,6 +497,67 @@ fn a_snapshot_that_cannot_be_written_leaves_nothing_behind() {
     assert_eq!(stdout(&output), "");
     assert_eq!(names(folder.path()), ["old.json"]);
     assert!(fs::read_to_string(&old).unwrap().contains(facts::SCHEMA));
+}
+
+#[test]
+fn a_report_goes_to_several_places_at_once() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = |name: &str| folder.path().join(name).to_str().unwrap().to_owned();
+    let output = run(&[
+        "demo",
+        "--output",
+        &format!("junit={}", file("report.xml")),
+        "--output",
+        &format!("json={}", file("report.json")),
+    ]);
+    assert!(output.status.success(), "{}", stderr(&output));
+    assert!(stdout(&output).starts_with("driver: "));
+    let junit = fs::read_to_string(file("report.xml")).unwrap();
+    assert!(
+        junit.contains("<failure type=\"driver-too-old\""),
+        "{junit}"
+    );
+    let json: Value =
+        serde_json::from_str(&fs::read_to_string(file("report.json")).unwrap()).unwrap();
+    assert_eq!(json["verdict"]["finding"], "driver-too-old");
+    assert_eq!(names(folder.path()), ["report.json", "report.xml"]);
+    for (wrong, words) in [
+        ("report.xml", "junit=report.xml"),
+        ("xml=report.xml", "`xml` is no format"),
+        ("junit=", "junit=report.xml"),
+    ] {
+        assert_refused(&run(&["demo", "--output", wrong]), &[words]);
+    }
+    let nowhere = run(&["demo", "--output", "sarif=/nowhere/report.sarif"]);
+    assert_eq!(nowhere.status.code(), Some(2));
+    assert!(stderr(&nowhere).contains("/nowhere/report.sarif"));
+    assert!(stdout(&nowhere).starts_with("driver: "), "nothing is lost");
+}
+
+#[test]
+fn a_github_workflow_gets_annotations_and_a_summary_unasked() {
+    let folder = tempfile::tempdir().unwrap();
+    let summary = folder.path().join("summary.md");
+    let demo = |words: &[&str]| {
+        program()
+            .args(["demo", "driver-too-old"])
+            .args(words)
+            .env("GITHUB_ACTIONS", "true")
+            .env("GITHUB_STEP_SUMMARY", &summary)
+            .output()
+            .unwrap()
+    };
+    let log = stdout(&demo(&[]));
+    assert!(log.starts_with("driver: "), "{log}");
+    let commands: Vec<&str> = log.lines().filter(|line| line.starts_with("::")).collect();
+    assert_eq!(commands.len(), 1, "{log}");
+    assert!(commands[0].starts_with("::error title="), "{log}");
+    let once = fs::read_to_string(&summary).unwrap();
+    assert!(once.starts_with("### gpudoctor check: failed\n"), "{once}");
+    // What another step has written stays, and a format that was asked for writes none.
+    demo(&[]);
+    demo(&["--format", "text"]);
+    assert_eq!(fs::read_to_string(&summary).unwrap(), once.repeat(2));
 }
 
 #[test]

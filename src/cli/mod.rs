@@ -1,6 +1,7 @@
 //! The command line: types and help texts only.
 
 mod matrix;
+mod report;
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -14,6 +15,7 @@ pub use matrix::{
     AnswerArgs, AnswerFormat, CanArgs, GpuList, MatrixArgs, MatrixQuestion, ReleaseArgs,
     ReleaseQuestion,
 };
+pub use report::{Format, Output, ReportArgs};
 
 /// Walks the layers between a program and the GPU, and names the one at fault
 #[derive(Debug, Parser)]
@@ -84,7 +86,7 @@ Examples:
   gpudoctor demo uvm-missing
   gpudoctor demo --format markdown
 
-Exit status: that of the report, so 1 where the host is sick")]
+Exit status: 0, or 2 where there is no such host")]
     Demo(DemoArgs),
     /// Print the JSON Schema of the report
     #[command(after_help = "Example:\n  gpudoctor schema > gpudoctor.report.schema.json")]
@@ -216,36 +218,9 @@ pub struct CheckArgs {
         help_heading = "How to judge"
     )]
     pub fail_on: FailOn,
-    /// `text` for people, `markdown` for a ticket, or `json` for programs
-    #[arg(
-        long,
-        value_enum,
-        default_value_t,
-        hide_possible_values = true,
-        help_heading = "How to report"
-    )]
-    pub format: Format,
-    /// Write only what is wrong, and nothing where nothing is
-    #[arg(
-        short,
-        long,
-        conflicts_with = "verbose",
-        help_heading = "How to report"
-    )]
-    pub quiet: bool,
-    /// Write all evidence, notes, and what could not be seen
-    #[arg(short, long, help_heading = "How to report")]
-    pub verbose: bool,
-    /// `always`, `never`, or `auto`: on a terminal, unless `NO_COLOR` is set
-    #[arg(
-        long,
-        value_name = "WHEN",
-        value_enum,
-        default_value_t,
-        hide_possible_values = true,
-        help_heading = "How to report"
-    )]
-    pub color: Color,
+    /// How to report.
+    #[command(flatten)]
+    pub report: ReportArgs,
 }
 
 /// `gpudoctor snapshot`.
@@ -267,21 +242,9 @@ pub struct DemoArgs {
     /// List the hosts
     #[arg(long, conflicts_with = "name")]
     pub list: bool,
-    /// `text` for people, `markdown` for a ticket, or `json` for programs
-    #[arg(long, value_enum, default_value_t, hide_possible_values = true)]
-    pub format: Format,
-    /// Write all evidence, notes, and what could not be seen
-    #[arg(short, long)]
-    pub verbose: bool,
-    /// `always`, `never`, or `auto`: on a terminal, unless `NO_COLOR` is set
-    #[arg(
-        long,
-        value_name = "WHEN",
-        value_enum,
-        default_value_t,
-        hide_possible_values = true
-    )]
-    pub color: Color,
+    /// How to report.
+    #[command(flatten)]
+    pub report: ReportArgs,
 }
 
 /// `gpudoctor explain`.
@@ -416,18 +379,6 @@ impl FailOn {
             Self::Warning | Self::Unknown => severity >= Severity::Warning,
         }
     }
-}
-
-/// How a report is written.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
-pub enum Format {
-    /// For people
-    #[default]
-    Text,
-    /// For a ticket: renders on code forges, holds the facts
-    Markdown,
-    /// By the contract `gpudoctor.report/1`
-    Json,
 }
 
 /// When to colour.

@@ -1,11 +1,13 @@
 //! `gpudoctor check`: facts to report, and the exit code.
 
-use super::{look, overlay, print, snapshot, terminal};
-use crate::cli::{CheckArgs, FailOn, Format};
+use super::deliver::{Renderers, deliver};
+use super::{look, overlay, snapshot};
+use crate::cli::{CheckArgs, FailOn};
 use crate::diagnosis::{Diagnosis, Options, Status, diagnose};
 use crate::error::Error;
 use crate::facts::Facts;
 use crate::matrix::Matrix;
+use crate::report::ci::Results;
 use crate::report::{Report, json, markdown, text};
 use crate::rules;
 
@@ -31,8 +33,27 @@ pub(super) fn judge(
     options: &Options,
 ) -> Result<u8, Error> {
     let diagnosis = diagnose(facts, matrix, options);
-    print(&render(args, facts, matrix, &diagnosis)?)?;
-    Ok(exit_code(args, &diagnosis))
+    let report = Report {
+        facts,
+        matrix,
+        diagnosis: &diagnosis,
+    };
+    let code = exit_code(args, &diagnosis);
+    let unknown_fails = unknown_fails(args) && diagnosis.verdict.status == Status::Unknown;
+    deliver(
+        &args.report,
+        &Renderers {
+            text: &|options| text::render(&report, options),
+            markdown: &|| markdown::render(&report),
+            json: &|| json::render(&report),
+            results: &|| {
+                Results::of_check(&report, code != 0, unknown_fails, |severity| {
+                    args.fail_on.fails(severity)
+                })
+            },
+        },
+    )?;
+    Ok(code)
 }
 
 /// Ids or keys to ignore. A misspelt id would ignore nothing without a word, so it is refused.
@@ -49,33 +70,6 @@ fn ignored(names: &[String]) -> Result<Vec<String>, Error> {
     Ok(names.to_vec())
 }
 
-fn render(
-    args: &CheckArgs,
-    facts: &Facts,
-    matrix: &Matrix,
-    diagnosis: &Diagnosis,
-) -> Result<String, Error> {
-    let report = Report {
-        facts,
-        matrix,
-        diagnosis,
-    };
-    match args.format {
-        Format::Markdown => Ok(markdown::render(&report)),
-        Format::Json => json::render(&report).map_err(|e| Error::Output(e.into())),
-        Format::Text => Ok(text::render(
-            &report,
-            text::Options {
-                width: terminal::width(),
-                color: terminal::color(args.color),
-                verbose: args.verbose,
-                quiet: args.quiet,
-                wrap_answer: terminal::is_terminal(),
-            },
-        )),
-    }
-}
-
 /// 1 where something is at or above the threshold. That something could not be told counts only on request, and where
 /// a GPU was demanded.
 fn exit_code(args: &CheckArgs, diagnosis: &Diagnosis) -> u8 {
@@ -83,7 +77,10 @@ fn exit_code(args: &CheckArgs, diagnosis: &Diagnosis) -> u8 {
         .findings
         .iter()
         .any(|f| args.fail_on.fails(f.severity));
-    let unknown = diagnosis.verdict.status == Status::Unknown
-        && (args.fail_on == FailOn::Unknown || args.expect_gpu && args.fail_on != FailOn::Never);
+    let unknown = diagnosis.verdict.status == Status::Unknown && unknown_fails(args);
     u8::from(found || unknown)
+}
+
+fn unknown_fails(args: &CheckArgs) -> bool {
+    args.fail_on == FailOn::Unknown || args.expect_gpu && args.fail_on != FailOn::Never
 }

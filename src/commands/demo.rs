@@ -67,9 +67,7 @@ pub(super) fn run(args: &DemoArgs) -> Result<u8, Error> {
     let facts = snapshot::parse(text.as_bytes())
         .map_err(|reason| Error::Usage(format!("the bundled snapshot {name} {reason}")))?;
     let like_check = CheckArgs {
-        format: args.format,
-        verbose: args.verbose,
-        color: args.color,
+        report: args.report.clone(),
         ..CheckArgs::default()
     };
     // The host is sick, the demonstration is not: it succeeds.

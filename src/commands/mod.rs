@@ -8,8 +8,10 @@
 )]
 
 mod check;
+mod deliver;
 mod demo;
 mod explain;
+mod files;
 mod gpus;
 mod inspect;
 pub mod log;

@@ -59,6 +59,36 @@ pub struct Verdict {
     pub roots: Vec<String>,
 }
 
+impl Verdict {
+    /// What stands before the colon of the first line, with the colon: `driver: `; empty where there is nothing to praise
+    /// or to blame.
+    pub fn label(&self) -> String {
+        match (self.status, self.layer) {
+            (Status::Fault, Some(layer)) => format!("{layer}: "),
+            (Status::Warning, Some(layer)) => format!("warning: {layer}: "),
+            (Status::Unknown, _) => "could not tell: ".to_owned(),
+            _ if self.summary.starts_with("no ") => String::new(),
+            _ => "ok: ".to_owned(),
+        }
+    }
+
+    /// What stands behind it, with the number of the independent faults besides.
+    pub fn answer(&self) -> String {
+        // The layer's name stands before the colon: "driver: 535.104.05 is too old", not "driver: driver 535.104.05".
+        let summary = self
+            .layer
+            .and_then(|layer| self.summary.strip_prefix(&format!("{layer} ")))
+            .unwrap_or(&self.summary);
+        let others = match self.roots.len().saturating_sub(1) {
+            _ if !matches!(self.status, Status::Fault | Status::Warning) => String::new(),
+            0 => String::new(),
+            1 => " (and 1 more independent fault)".to_owned(),
+            n => format!(" (and {n} more independent faults)"),
+        };
+        format!("{summary}{others}")
+    }
+}
+
 /// The state of one layer.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct LayerState {

@@ -82,7 +82,12 @@ pub fn render(report: &Report<'_>) -> serde_json::Result<String> {
         not_seen: &report.diagnosis.not_seen,
         facts: report.facts,
     };
-    serde_json::to_string_pretty(&document).map(|text| escaped(&text) + "\n")
+    self::document(&document)
+}
+
+/// A document as pretty-printed JSON with a final newline, with nothing in it that a terminal acts on.
+pub(super) fn document(document: &impl Serialize) -> serde_json::Result<String> {
+    serde_json::to_string_pretty(document).map(|text| escaped(&text) + "\n")
 }
 
 /// JSON with what a terminal would act on written as escapes: C1 controls and what reorders or hides text. They stand in

@@ -45,17 +45,12 @@ pub fn render(report: &Report<'_>) -> String {
 
 fn head(out: &mut String, report: &Report<'_>) {
     let verdict = &report.diagnosis.verdict;
-    let label = match (verdict.status, verdict.layer) {
-        (Status::Fault, Some(layer)) => format!("{layer}: "),
-        (Status::Warning, Some(layer)) => format!("warning: {layer}: "),
-        (Status::Unknown, _) => "could not tell: ".to_owned(),
-        _ => "ok: ".to_owned(),
-    };
-    let summary = verdict
-        .layer
-        .and_then(|layer| verdict.summary.strip_prefix(&format!("{layer} ")))
-        .unwrap_or(&verdict.summary);
-    let _ = writeln!(out, "**{label}{}**\n", markdown(summary));
+    let _ = writeln!(
+        out,
+        "**{}{}**\n",
+        verdict.label(),
+        markdown(&verdict.answer())
+    );
     let root = verdict
         .key
         .as_ref()

@@ -2,6 +2,7 @@
 //!
 //! Strings from the host are hostile, and each format shows what its reader would act on (see [`escape`]).
 
+pub mod ci;
 pub mod escape;
 pub mod gpus;
 pub mod inspection;

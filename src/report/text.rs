@@ -108,27 +108,13 @@ impl Writer {
     /// The first line.
     fn answer(&mut self, report: &Report<'_>) {
         let verdict = &report.diagnosis.verdict;
-        let (label, style) = match (verdict.status, verdict.layer) {
-            (Status::Fault, Some(layer)) => (format!("{layer}: "), Style::new().red().bold()),
-            (Status::Warning, Some(layer)) => {
-                (format!("warning: {layer}: "), Style::new().yellow().bold())
-            }
-            (Status::Unknown, _) => ("could not tell: ".to_owned(), Style::new().yellow().bold()),
-            _ if verdict.summary.starts_with("no ") => (String::new(), Style::new().green().bold()),
-            _ => ("ok: ".to_owned(), Style::new().green().bold()),
+        let style = match verdict.status {
+            Status::Fault => Style::new().red().bold(),
+            Status::Warning | Status::Unknown => Style::new().yellow().bold(),
+            _ => Style::new().green().bold(),
         };
-        // The layer's name stands before the colon: "driver: 535.104.05 is too old", not "driver: driver 535.104.05".
-        let summary = verdict
-            .layer
-            .and_then(|layer| verdict.summary.strip_prefix(&format!("{layer} ")))
-            .unwrap_or(&verdict.summary);
-        let others = match verdict.roots.len().saturating_sub(1) {
-            _ if !matches!(verdict.status, Status::Fault | Status::Warning) => String::new(),
-            0 => String::new(),
-            1 => " (and 1 more independent fault)".to_owned(),
-            n => format!(" (and {n} more independent faults)"),
-        };
-        let text = format!("{summary}{others}");
+        let label = verdict.label();
+        let text = verdict.answer();
         if self.options.wrap_answer {
             // Wrapped with the label as it is read, without what colours it.
             let lines = wrap(&text, self.options.width, &label, "  ");

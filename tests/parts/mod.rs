@@ -148,14 +148,7 @@ fn fetch() -> Result<Parts, String> {
     if !cfg!(target_arch = "x86_64") {
         return Err("they are fetched for x86_64 only".to_owned());
     }
-    let store = Path::new(env!("CARGO_TARGET_TMPDIR"))
-        .parent()
-        .unwrap()
-        .join("parts");
-    let io = |e: std::io::Error| format!("{}: {e}", store.display());
-    fs::create_dir_all(&store).map_err(io)?;
-    let lock = File::create(store.join("lock")).map_err(io)?;
-    lock.lock().map_err(io)?;
+    let (store, _lock) = store()?;
     let unpacked = |wheel: Wheel| {
         let place = store.join(format!("{}-{}", wheel.name, wheel.version));
         complete(&place, |folder| pip::fetch(wheel, folder)).map(|()| (wheel, place))
@@ -184,8 +177,24 @@ fn fetch() -> Result<Parts, String> {
     })
 }
 
+/// The folder of what was fetched, and the lock that keeps others out of it until it is dropped.
+pub fn store() -> Result<(PathBuf, File), String> {
+    let store = Path::new(env!("CARGO_TARGET_TMPDIR"))
+        .parent()
+        .unwrap()
+        .join("parts");
+    let io = |e: std::io::Error| format!("{}: {e}", store.display());
+    fs::create_dir_all(&store).map_err(io)?;
+    let lock = File::create(store.join("lock")).map_err(io)?;
+    lock.lock().map_err(io)?;
+    Ok((store, lock))
+}
+
 /// Fills a folder beside its place and moves it there when it is complete: what lies at the place is whole.
-fn complete(place: &Path, fill: impl FnOnce(&Path) -> Result<(), String>) -> Result<(), String> {
+pub fn complete(
+    place: &Path,
+    fill: impl FnOnce(&Path) -> Result<(), String>,
+) -> Result<(), String> {
     if place.is_dir() {
         return Ok(());
     }
@@ -198,7 +207,7 @@ fn complete(place: &Path, fill: impl FnOnce(&Path) -> Result<(), String>) -> Res
 }
 
 /// Runs a program to its end; its standard output, or in one line what went wrong.
-fn run(command: &mut Command) -> Result<String, String> {
+pub fn run(command: &mut Command) -> Result<String, String> {
     let program = command.get_program().display().to_string();
     let output = command
         .stdin(Stdio::null())

@@ -73,7 +73,8 @@ impl Diagnosed {
         json::render(&self.report()).expect("a report can be written as JSON")
     }
 
-    fn report(&self) -> Report<'_> {
+    /// What a format is given.
+    pub fn report(&self) -> Report<'_> {
         Report {
             facts: &self.facts,
             matrix: matrix(),

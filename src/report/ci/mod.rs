@@ -1,0 +1,211 @@
+//! What a CI system is told: the same results as test cases (JUnit), as code-scanning results (SARIF), as annotations of
+//! a workflow (GitHub) or as a code-quality report (GitLab). One file a format.
+//!
+//! A suite is what was asked about: this machine, or one target of a preflight. A case is a layer of that machine, or an
+//! artifact that was held against that target. Which findings fail a run was decided by the caller.
+
+mod github;
+mod gitlab;
+mod junit;
+mod sarif;
+
+use std::fmt::Write as _;
+
+pub use github::{annotations, log, summary};
+pub use gitlab::render as gitlab;
+pub use junit::render as junit;
+pub use sarif::render as sarif;
+
+use super::Report;
+use crate::diagnosis::Status;
+use crate::finding::{Finding, Severity};
+
+/// The results of one run.
+#[derive(Clone, Debug)]
+pub struct Results<'a> {
+    /// The command: `check`, `preflight`.
+    pub command: &'a str,
+    /// When the facts were taken: RFC 3339, UTC.
+    pub taken_at: &'a str,
+    /// The answer, as the first line of the text report has it.
+    pub summary: String,
+    /// Whether the exit status says that something is wrong.
+    pub failed: bool,
+    /// What was asked about.
+    pub suites: Vec<Suite<'a>>,
+}
+
+/// One thing that was asked about.
+#[derive(Clone, Debug)]
+pub struct Suite<'a> {
+    /// What was examined, or the name of a target.
+    pub name: String,
+    /// Its cases.
+    pub cases: Vec<Case<'a>>,
+}
+
+/// One thing that was looked at for a suite.
+#[derive(Clone, Debug)]
+pub struct Case<'a> {
+    /// The layer, or the artifact.
+    pub name: String,
+    /// The file it is about, as it was named on the command line; none for a layer.
+    pub file: Option<String>,
+    /// What is there, in one line.
+    pub tells: String,
+    /// Whether nothing is there and nothing needed.
+    pub absent: bool,
+    /// Why it could not be told; none where it could.
+    pub unknown: Option<Unknown>,
+    /// What was found.
+    pub findings: Vec<Told<'a>>,
+}
+
+/// That something could not be told.
+#[derive(Clone, Debug)]
+pub struct Unknown {
+    /// What was missing.
+    pub reason: String,
+    /// Whether that fails the run.
+    pub fails: bool,
+}
+
+/// A finding, and what it does to the run.
+#[derive(Clone, Copy, Debug)]
+pub struct Told<'a> {
+    /// The finding.
+    pub finding: &'a Finding,
+    /// Whether it fails the run.
+    pub fails: bool,
+    /// Whether the caller asked to leave it out of the verdict.
+    pub ignored: bool,
+}
+
+impl<'a> Results<'a> {
+    /// The results of a check: a suite with a case a layer. `fails` says which findings fail the run.
+    pub fn of_check(
+        report: &Report<'a>,
+        failed: bool,
+        unknown_fails: bool,
+        fails: impl Fn(Severity) -> bool,
+    ) -> Self {
+        let diagnosis = report.diagnosis;
+        let cases = diagnosis
+            .layers
+            .iter()
+            .map(|state| {
+                let of_layer = |f: &&Finding| f.layer == state.layer;
+                let told = |finding, ignored: bool| Told {
+                    finding,
+                    fails: !ignored && fails(finding.severity),
+                    ignored,
+                };
+                let found = diagnosis.findings.iter().filter(of_layer);
+                let ignored = diagnosis.ignored.iter().filter(of_layer);
+                Case {
+                    name: state.layer.to_string(),
+                    file: None,
+                    tells: state.summary.clone(),
+                    absent: state.status == Status::Absent,
+                    unknown: (state.status == Status::Unknown).then(|| Unknown {
+                        reason: state
+                            .reason
+                            .clone()
+                            .unwrap_or_else(|| state.summary.clone()),
+                        fails: unknown_fails,
+                    }),
+                    findings: found
+                        .map(|f| told(f, false))
+                        .chain(ignored.map(|f| told(f, true)))
+                        .collect(),
+                }
+            })
+            .collect();
+        Self {
+            command: "check",
+            taken_at: &report.facts.taken_at,
+            summary: diagnosis.verdict.label() + &diagnosis.verdict.answer(),
+            failed,
+            suites: vec![Suite {
+                name: report.facts.consumer.what.clone(),
+                cases,
+            }],
+        }
+    }
+
+    /// All findings with their suite and case.
+    fn findings(&self) -> impl Iterator<Item = (&Suite<'a>, &Case<'a>, Told<'a>)> {
+        self.suites.iter().flat_map(|suite| {
+            suite.cases.iter().flat_map(move |case| {
+                case.findings
+                    .iter()
+                    .map(move |finding| (suite, case, *finding))
+            })
+        })
+    }
+
+    /// The word for a place where several were asked about: ` (prod)`.
+    fn on(&self, suite: &Suite<'_>) -> String {
+        if self.suites.len() > 1 {
+            format!(" ({})", suite.name)
+        } else {
+            String::new()
+        }
+    }
+}
+
+/// A finding in plain text of several lines: what it means, what it rests on, and what mends it. The host's strings
+/// stand in it as they are; each format escapes the whole.
+fn in_full(finding: &Finding) -> String {
+    let mut text = String::new();
+    let complaining = if finding.complaining_layer == finding.layer {
+        String::new()
+    } else {
+        format!(", seen in {}", finding.complaining_layer)
+    };
+    let _ = writeln!(
+        text,
+        "{} in {}{complaining}: {}",
+        finding.severity.id(),
+        finding.layer,
+        finding.title
+    );
+    if let Some(cause) = &finding.caused_by {
+        let _ = writeln!(text, "follows from {cause}");
+    } else if !finding.detail.is_empty() {
+        let _ = writeln!(text, "{}", finding.detail);
+    }
+    for evidence in &finding.evidence {
+        let _ = writeln!(
+            text,
+            "  {}: {} [{}]",
+            evidence.what, evidence.value, evidence.source
+        );
+    }
+    for (index, fix) in finding.fixes.iter().enumerate() {
+        let label = if index == 0 { "fix" } else { "or" };
+        let summary = fix.summary.strip_prefix("or ").unwrap_or(&fix.summary);
+        let _ = writeln!(text, "{label}: {summary}");
+        for command in &fix.commands {
+            let _ = writeln!(text, "  {command}");
+        }
+    }
+    let _ = writeln!(text, "more: gpudoctor explain {}", finding.id);
+    text
+}
+
+/// A name for the same finding of the same suite in every run: SHA-256 in hexadecimal.
+fn fingerprint(suite: &Suite<'_>, case: &Case<'_>, finding: &Finding) -> String {
+    use sha2::{Digest as _, Sha256};
+    let mut hash = Sha256::new();
+    for part in [&suite.name, &case.name, &finding.key] {
+        hash.update(part.as_bytes());
+        hash.update([0]);
+    }
+    hash.finalize()
+        .iter()
+        .fold(String::new(), |mut text, byte| {
+            let _ = write!(text, "{byte:02x}");
+            text
+        })
+}
