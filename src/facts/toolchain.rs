@@ -17,6 +17,8 @@ pub struct ToolchainFacts {
     pub homes: Reading<Vec<CudaHome>>,
     /// The host compilers that nvcc would call, and others that are installed. Not looked for where there is no nvcc.
     pub compilers: Reading<Vec<Compiler>>,
+    /// Architectures that builds here are told to write code for. Not looked for where no toolkit was found or named.
+    pub requests: Reading<Vec<ArchitectureRequest>>,
     /// What shows that CUDA code is compiled here. Not looked for where no toolkit was found or named.
     pub signs: Reading<Vec<BuildSign>>,
 }
@@ -69,6 +71,26 @@ pub enum NvccFoundBy {
     Environment,
     /// Another toolkit on disk.
     Toolkit,
+}
+
+/// Architectures that a build is told to write code for.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(default)]
+pub struct ArchitectureRequest {
+    /// Where it is said: `TORCH_CUDA_ARCH_LIST`, `CMAKE_CUDA_ARCHITECTURES`, `compile_commands.json`.
+    pub by: String,
+    /// As it is written; a part where it is long.
+    pub text: String,
+    /// The file, or `environment`.
+    pub source: String,
+    /// The code that is written: `sm_80`, `compute_80`.
+    pub written: Vec<String>,
+    /// Every architecture that is named, also where no code of it stays: nvcc must know them all.
+    pub named: Vec<String>,
+    /// A word that leaves the choice to the tool or to the machine: `native`, `all-major`.
+    pub open: Option<String>,
+    /// The nvcc that the build was configured with, where that is said.
+    pub nvcc: Option<String>,
 }
 
 /// A variable that names a toolkit folder.

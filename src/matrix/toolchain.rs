@@ -93,6 +93,13 @@ impl Matrix {
             .find(|row| row.toolkit_from <= minor && minor <= row.toolkit_to)
     }
 
+    /// The first toolkit that is known to build for a target: what follows `sm_`, `100f`.
+    pub fn first_toolkit_for(&self, target: &str) -> Option<Version> {
+        let rows = self.ptxas_target_rows().iter();
+        let knows = |row: &&PtxasTargets| row.targets.iter().any(|known| known == target);
+        rows.filter(knows).map(|row| row.toolkit_from.clone()).min()
+    }
+
     /// The first toolkit whose nvcc takes a GCC of this major version.
     pub fn first_toolkit_for_gcc(&self, major: u32) -> Option<&HostCompiler> {
         self.host_compilers().iter().find(|row| {

@@ -9,6 +9,7 @@ const KEPT: &[&str] = &[
     "CC",
     "CONDA_DEFAULT_ENV",
     "CONDA_PREFIX",
+    "CUDAARCHS",
     "CUDACXX",
     "CUDAHOSTCXX",
     "CUDA_DEVICE_ORDER",

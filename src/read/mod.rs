@@ -5,6 +5,7 @@
 //! clock, and nothing judges: `sysroot` hands the bytes in, `probe` makes facts of what comes out.
 
 pub mod ar;
+pub mod architectures;
 pub mod cudart;
 mod dynamic;
 pub mod elf;

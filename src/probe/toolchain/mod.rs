@@ -5,6 +5,7 @@
 //! No compiler is run. Where there is no nvcc, nothing but the places where one would lie is looked at.
 
 mod compilers;
+mod requests;
 
 use std::collections::BTreeMap;
 
@@ -42,8 +43,17 @@ pub(super) fn probe(
             "variables, the working folder, the environment",
         )
     };
+    let requests = if nvcc.is_empty() && homes.is_empty() {
+        Reading::absent("no toolkit was found or named")
+    } else {
+        Reading::present(
+            requests::find(&places, working_folder),
+            "variables, build folders of the working folder",
+        )
+    };
     let looked_in = "CUDA_HOME, CUDA_PATH, CUDACXX, PATH, /usr/local/cuda*, the environment";
     ToolchainFacts {
+        requests,
         compilers: if nvcc.is_empty() {
             Reading::absent("no nvcc that would call one")
         } else {
@@ -289,6 +299,7 @@ fn signs(places: &Places<'_>, working_folder: Option<&str>, consumer: &Consumer)
     const VARIABLES: &[&str] = &[
         "CUDA_HOME",
         "CUDA_PATH",
+        "CUDAARCHS",
         "CUDACXX",
         "CUDAHOSTCXX",
         "NVCC_CCBIN",

@@ -1,6 +1,7 @@
 //! Rules of the toolchain, which stands beside the stack: what is wrong here breaks builds, never a program that is
 //! built. So nothing here is worse than a warning, and where nothing shows that something is built it is a note.
 
+mod architectures;
 mod gpu;
 mod headers;
 mod host_compiler;
@@ -11,6 +12,15 @@ use crate::facts::{BuildSign, Compiler, CompilerUse, Layer, Nvcc, NvccFoundBy, S
 use crate::finding::{Finding, Severity};
 
 pub(super) static RULES: &[Rule] = &[
+    Rule {
+        id: "architecture-unknown-to-nvcc",
+        layer: Layer::Toolchain,
+        severity: Severity::Warning,
+        need: Need::Detail,
+        follows_from: &[],
+        page: include_str!("../pages/architecture-unknown-to-nvcc.md"),
+        check: architectures::architecture_unknown_to_nvcc,
+    },
     Rule {
         id: "cuda-headers-clash-with-glibc",
         layer: Layer::Toolchain,
