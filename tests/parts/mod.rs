@@ -39,10 +39,34 @@ pub const RUNTIMES: [Wheel; 7] = [
     Wheel::new("nvidia-cuda-runtime", "13.5.37"),
 ];
 
-/// Headers of toolkits as wheels, 160 kB each: before and after `rsqrt` was declared as newer C libraries do.
-pub const HEADERS: [Wheel; 2] = [
+/// Headers of toolkits as wheels, 160 kB each: one of each minor version, and the first in which `rsqrt` is declared as
+/// newer C libraries do.
+pub const HEADERS: [Wheel; 6] = [
     Wheel::new("nvidia-cuda-crt", "13.0.48"),
+    Wheel::new("nvidia-cuda-crt", "13.1.115"),
+    Wheel::new("nvidia-cuda-crt", "13.2.86"),
+    Wheel::new("nvidia-cuda-crt", "13.3.73"),
+    Wheel::new("nvidia-cuda-crt", "13.4.92"),
     Wheel::new("nvidia-cuda-crt", "13.5.37"),
+];
+
+/// Compilers of older toolkits as wheels, some 20 to 40 MB each, for the headers in them.
+pub const COMPILERS: [Wheel; 15] = [
+    Wheel::new("nvidia-cuda-nvcc-cu11", "11.7.99"),
+    Wheel::new("nvidia-cuda-nvcc-cu11", "11.8.89"),
+    Wheel::new("nvidia-cuda-nvcc-cu12", "12.0.76"),
+    Wheel::new("nvidia-cuda-nvcc-cu12", "12.0.140"),
+    Wheel::new("nvidia-cuda-nvcc-cu12", "12.1.105"),
+    Wheel::new("nvidia-cuda-nvcc-cu12", "12.2.140"),
+    Wheel::new("nvidia-cuda-nvcc-cu12", "12.3.52"),
+    Wheel::new("nvidia-cuda-nvcc-cu12", "12.3.107"),
+    Wheel::new("nvidia-cuda-nvcc-cu12", "12.4.99"),
+    Wheel::new("nvidia-cuda-nvcc-cu12", "12.4.131"),
+    Wheel::new("nvidia-cuda-nvcc-cu12", "12.5.82"),
+    Wheel::new("nvidia-cuda-nvcc-cu12", "12.6.20"),
+    Wheel::new("nvidia-cuda-nvcc-cu12", "12.6.85"),
+    Wheel::new("nvidia-cuda-nvcc-cu12", "12.8.93"),
+    Wheel::new("nvidia-cuda-nvcc-cu12", "12.9.86"),
 ];
 
 impl Wheel {
@@ -188,6 +212,14 @@ pub fn store() -> Result<(PathBuf, File), String> {
     let lock = File::create(store.join("lock")).map_err(io)?;
     lock.lock().map_err(io)?;
     Ok((store, lock))
+}
+
+/// One more wheel, unpacked; what it holds belongs into site-packages.
+pub fn wheel(wheel: Wheel) -> Result<PathBuf, String> {
+    let (store, _lock) = store()?;
+    let place = store.join(format!("{}-{}", wheel.name, wheel.version));
+    complete(&place, |folder| pip::fetch(wheel, folder))?;
+    Ok(place)
 }
 
 /// Fills a folder beside its place and moves it there when it is complete: what lies at the place is whole.
