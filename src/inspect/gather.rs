@@ -22,6 +22,8 @@ use crate::read::zip::{self, Packing};
 use crate::read::{pydist, recipes};
 use crate::sysroot::{self, RegularFile, Sysroot, file_name, join, parent};
 
+/// How a need is met that another member of the wheel meets.
+pub const IN_WHEEL: &str = "in this wheel";
 /// The deepest folder that is entered.
 const MAX_DEPTH: usize = 64;
 /// The most bytes of a RECORD file; torch's has 2 MB.
@@ -104,8 +106,8 @@ const NO_BINARIES: &[&str] = &[
 pub struct Request<'a> {
     /// The machine that the paths are of.
     pub sysroot: &'a Sysroot,
-    /// Its loader.
-    pub resolver: &'a Resolver<'a>,
+    /// Its loader; without one nothing is looked up of what files need.
+    pub resolver: Option<&'a Resolver<'a>>,
     /// How far to look into each file.
     pub look: Look,
     /// List every binary of a folder, not only those that have to do with the GPU.
@@ -237,7 +239,8 @@ impl Gatherer<'_, '_> {
     }
 
     fn resolve(&self, path: &str, file: &RegularFile, one: &mut File) {
-        let Some(closure) = self.request.resolver.closure(path) else {
+        let resolver = self.request.resolver;
+        let Some(closure) = resolver.and_then(|resolver| resolver.closure(path)) else {
             return;
         };
         let site = site_of(path);
@@ -575,7 +578,7 @@ impl Gatherer<'_, '_> {
             one.package.clone_from(&self.package);
             for needed in &mut one.needed {
                 if names.contains(needed.soname.as_str()) {
-                    "in this wheel".clone_into(&mut needed.by);
+                    IN_WHEEL.clone_into(&mut needed.by);
                 }
             }
             files.push(one);
@@ -656,6 +659,6 @@ fn is_binary(start: &[u8]) -> bool {
 impl Needed {
     /// Whether it was looked up and not found.
     pub fn is_missing(&self) -> bool {
-        self.resolved.is_none() && !self.by.is_empty() && self.by != "in this wheel"
+        self.resolved.is_none() && !self.by.is_empty() && self.by != IN_WHEEL
     }
 }

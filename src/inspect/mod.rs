@@ -10,7 +10,7 @@ mod target;
 
 use std::collections::{BTreeMap, BTreeSet};
 
-pub use judge::{judge, of_file};
+pub use judge::{Brought, judge, merged, of_file, of_machine, spare_variants, unmet};
 pub use look::look;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
