@@ -38,6 +38,7 @@ fn how(question: &MatrixQuestion) -> &AnswerArgs {
         | MatrixQuestion::Torch { answer, .. } => answer,
         MatrixQuestion::Release(question) => &release(question).1.answer,
         MatrixQuestion::Can(can) => &can.answer,
+        MatrixQuestion::Plan(plan) => &plan.answer,
     }
 }
 
@@ -64,6 +65,7 @@ fn answer(question: &MatrixQuestion, matrix: &Matrix) -> Result<Answer, Error> {
             ask::release(matrix, product, &args.version)
         }
         MatrixQuestion::Can(can) => ask::can(matrix, &target(can)?).map_err(Error::Usage)?,
+        MatrixQuestion::Plan(_) => return Err(Error::Usage("unfinished".to_owned())),
     })
 }
 

@@ -27,7 +27,7 @@ pub(super) fn run(args: &SnapshotArgs) -> Result<u8, Error> {
 
 /// Writes beside the target first, so that a full disk never leaves half a file in place of an older one.
 #[expect(clippy::disallowed_methods, reason = "the one file that was asked for")]
-fn write(path: &Path, text: &str) -> Result<(), Error> {
+pub(super) fn write(path: &Path, text: &str) -> Result<(), Error> {
     if path.is_dir() {
         return Err(Error::file("write", path, "is a folder"));
     }

@@ -28,6 +28,8 @@ pub const IN_WHEEL: &str = "in this wheel";
 const MAX_DEPTH: usize = 64;
 /// The most bytes of a RECORD file; torch's has 2 MB.
 const MAX_RECORD: usize = 32 << 20;
+/// The most bytes of a METADATA file.
+const MAX_METADATA: usize = 4 << 20;
 /// The most missing symbols that are listed for a file.
 const MAX_MISSING: usize = 32;
 /// Endings of files that are no binaries, however executable their mode is.
@@ -134,6 +136,7 @@ pub fn gather(path: &str, request: &Request<'_>, found: &mut Inspection) -> Resu
         found,
         seen: BTreeSet::new(),
         package: None,
+        requires: Vec::new(),
     };
     match stat.kind {
         sysroot::Kind::Folder if gatherer.is_environment(path) => {
@@ -175,6 +178,8 @@ struct Gatherer<'a, 'f> {
     seen: BTreeSet<(u64, u64)>,
     /// The distribution that all of it belongs to.
     package: Option<String>,
+    /// What the wheel that is looked into requires.
+    requires: Vec<String>,
 }
 
 impl Gatherer<'_, '_> {
@@ -186,6 +191,7 @@ impl Gatherer<'_, '_> {
             path: path.to_owned(),
             kind: kind.to_owned(),
             package: None,
+            requires: std::mem::take(&mut self.requires),
             looked_at: self.found.looked_at - looked_at,
             listed: (self.found.files.len() - listed) as u64,
         });
@@ -527,6 +533,15 @@ impl Gatherer<'_, '_> {
                 .filter(|dist| !dist.contains('/'))?;
             pydist::from_dist_info_dir(dist).map(|(name, version)| format!("{name} {version}"))
         });
+        self.requires = members
+            .iter()
+            .find(|member| is_metadata(&member.name))
+            .and_then(|member| text_of(member, archive))
+            .map(|text| {
+                let requires = pydist::metadata_requires(&text);
+                requires.map(pydist::required_name).collect()
+            })
+            .unwrap_or_default();
         let names: BTreeSet<&str> = members
             .iter()
             .map(|member| file_name(&member.name))
@@ -589,6 +604,28 @@ impl Gatherer<'_, '_> {
         }
         Ok(())
     }
+}
+
+/// `torch-2.7.1.dist-info/METADATA`.
+fn is_metadata(name: &str) -> bool {
+    name.strip_suffix(".dist-info/METADATA")
+        .is_some_and(|dist| !dist.contains('/'))
+}
+
+/// A small text in a wheel; `None` where it cannot be unpacked, or is no small text.
+fn text_of(member: &zip::Member, archive: &RegularFile) -> Option<String> {
+    let size = usize::try_from(member.size)
+        .ok()
+        .filter(|size| *size <= MAX_METADATA)?;
+    let range = member.range(archive)?;
+    let bytes = match member.packing {
+        Packing::Stored => bytes_up_to(&Part::new(archive, range), 0, size),
+        Packing::Deflated => {
+            bytes_up_to(&Inflated::new(archive, range, member.size).ok()?, 0, size)
+        }
+        Packing::Other(_) => return None,
+    };
+    String::from_utf8(bytes).ok()
 }
 
 /// Versions that a library of a wheel has from another one in it.

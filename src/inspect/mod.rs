@@ -62,6 +62,9 @@ pub struct Container {
     pub kind: String,
     /// The distribution that a wheel is.
     pub package: Option<String>,
+    /// The names of what a wheel requires.
+    #[serde(default)]
+    pub requires: Vec<String>,
     /// How many files in it were looked at.
     pub looked_at: u64,
     /// How many of them have to do with the GPU.

@@ -1,0 +1,122 @@
+//! `gpudoctor preflight` and `gpudoctor matrix plan`: options and help texts.
+
+use std::path::PathBuf;
+
+use clap::{Args, ValueEnum};
+
+use super::{AnswerArgs, Color, FailOn};
+use crate::target::Target;
+
+/// Which machines.
+#[derive(Args, Clone, Debug, Default)]
+#[command(next_help_heading = "Which machines")]
+pub struct FleetArgs {
+    /// The file with the targets, instead of the gpudoctor.toml of this folder or of one above it
+    #[arg(long, value_name = "FILE")]
+    pub config: Option<PathBuf>,
+    /// A machine, instead of those in gpudoctor.toml: driver=535.104.05,gpu=A100+L40S,glibc=2.31; may be repeated
+    #[arg(long, value_name = "TARGET")]
+    pub target: Vec<Target>,
+    /// The machine that a snapshot was taken of; may be repeated
+    #[arg(long, value_name = "FILE")]
+    pub target_from: Vec<PathBuf>,
+    /// Only the targets of this name in gpudoctor.toml; may be repeated. With --init, the name of the one that is written
+    #[arg(long, value_name = "NAME")]
+    pub target_name: Vec<String>,
+}
+
+/// `gpudoctor preflight`.
+#[derive(Args, Clone, Debug, Default)]
+pub struct PreflightArgs {
+    /// What is to run there: programs, libraries, static libraries, wheels, folders, Python environments, requirement and
+    /// lock files. Without any, the artifacts of gpudoctor.toml
+    #[arg(value_name = "PATH")]
+    pub paths: Vec<PathBuf>,
+    /// Which machines.
+    #[command(flatten)]
+    pub fleet: FleetArgs,
+    /// Write a gpudoctor.toml with this machine as the target, or the one of --from or --target
+    #[arg(long, help_heading = "To begin with")]
+    pub init: bool,
+    /// With --init: take the target from a snapshot; `-` reads it from standard input
+    #[arg(
+        long,
+        value_name = "FILE",
+        requires = "init",
+        help_heading = "To begin with"
+    )]
+    pub from: Option<PathBuf>,
+    /// With --init: write over a file that is there
+    #[arg(long, requires = "init", help_heading = "To begin with")]
+    pub force: bool,
+    /// Tables that add rows to the bundled matrix, in place of those in ~/.config/gpudoctor/matrix
+    #[arg(long, value_name = "DIR", help_heading = "How to judge")]
+    pub matrix: Option<PathBuf>,
+    /// Leave a finding, by id or key, out of the verdict; may be repeated
+    #[arg(long, value_name = "ID", help_heading = "How to judge")]
+    pub ignore: Vec<String>,
+    /// What makes the exit status 1: an `error`, also a `warning`, also what is `unknown`, or `never` anything. Without it,
+    /// an error, or that something could not be told
+    #[arg(
+        long,
+        value_name = "WHAT",
+        value_enum,
+        hide_possible_values = true,
+        help_heading = "How to judge"
+    )]
+    pub fail_on: Option<FailOn>,
+    /// `text` for people, or `json` for programs
+    #[arg(
+        long,
+        value_enum,
+        default_value_t,
+        hide_possible_values = true,
+        help_heading = "How to report"
+    )]
+    pub format: PreflightFormat,
+    /// Write only what is wrong, and nothing where nothing is
+    #[arg(
+        short,
+        long,
+        conflicts_with = "verbose",
+        help_heading = "How to report"
+    )]
+    pub quiet: bool,
+    /// Write all evidence, notes, and every artifact
+    #[arg(short, long, help_heading = "How to report")]
+    pub verbose: bool,
+    /// `always`, `never`, or `auto`: on a terminal, unless `NO_COLOR` is set
+    #[arg(
+        long,
+        value_name = "WHEN",
+        value_enum,
+        default_value_t,
+        hide_possible_values = true,
+        help_heading = "How to report"
+    )]
+    pub color: Color,
+    /// Keep host names, users and homes in the output
+    #[arg(long, help_heading = "How to report")]
+    pub no_redact: bool,
+}
+
+/// How a preflight is reported.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+pub enum PreflightFormat {
+    /// For people
+    #[default]
+    Text,
+    /// By the contract `gpudoctor.report/1`
+    Json,
+}
+
+/// `gpudoctor matrix plan`.
+#[derive(Args, Clone, Debug)]
+pub struct PlanArgs {
+    /// Which machines.
+    #[command(flatten)]
+    pub fleet: FleetArgs,
+    /// How it is answered.
+    #[command(flatten)]
+    pub answer: AnswerArgs,
+}
