@@ -15,7 +15,7 @@ pub use matrix::{
     AnswerArgs, AnswerFormat, CanArgs, GpuList, MatrixArgs, MatrixQuestion, ReleaseArgs,
     ReleaseQuestion,
 };
-pub use preflight::{FleetArgs, PlanArgs, PreflightArgs, PreflightFormat};
+pub use preflight::{FleetArgs, NamedTarget, PlanArgs, PreflightArgs, PreflightFormat};
 
 /// Walks the layers between a program and the GPU, and names the one at fault
 #[derive(Debug, Parser)]

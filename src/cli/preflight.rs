@@ -14,15 +14,47 @@ pub struct FleetArgs {
     /// The file with the targets, instead of the gpudoctor.toml of this folder or of one above it
     #[arg(long, value_name = "FILE")]
     pub config: Option<PathBuf>,
-    /// A machine, instead of those in gpudoctor.toml: driver=535.104.05,gpu=A100+L40S,glibc=2.31; may be repeated
-    #[arg(long, value_name = "TARGET")]
-    pub target: Vec<Target>,
+    /// A machine, instead of those in gpudoctor.toml: driver=535.104.05,gpu=A100+L40S,glibc=2.31, with a name where wanted:
+    /// edge:driver=470,gpu=P100; may be repeated
+    #[arg(long, value_name = "TARGET", value_parser = NamedTarget::parse)]
+    pub target: Vec<NamedTarget>,
     /// The machine that a snapshot was taken of; may be repeated
     #[arg(long, value_name = "FILE")]
     pub target_from: Vec<PathBuf>,
     /// Only the targets of this name in gpudoctor.toml; may be repeated. With --init, the name of the one that is written
     #[arg(long, value_name = "NAME")]
     pub target_name: Vec<String>,
+}
+
+/// What one `--target` says.
+#[derive(Clone, Debug)]
+pub struct NamedTarget {
+    /// The name before the colon.
+    pub name: Option<String>,
+    /// The machine.
+    pub target: Target,
+}
+
+impl NamedTarget {
+    fn parse(text: &str) -> Result<Self, String> {
+        let named = text
+            .split_once(':')
+            .filter(|(name, _)| !name.contains(['=', ',']));
+        let (name, target) = match named {
+            Some((name, target)) => {
+                let is_plain = |c: char| c.is_ascii_alphanumeric() || "-_.".contains(c);
+                if name.is_empty() || !name.chars().all(is_plain) {
+                    return Err(format!("`{}` is no name of a target", name.escape_debug()));
+                }
+                (Some(name.to_owned()), target)
+            }
+            None => (None, text),
+        };
+        Ok(Self {
+            name,
+            target: target.parse()?,
+        })
+    }
 }
 
 /// `gpudoctor preflight`.

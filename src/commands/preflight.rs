@@ -17,7 +17,7 @@ use crate::preflight::walk::{Found, Globs};
 use crate::preflight::{Ignore, Preflight, Question, Read, init, judge};
 use crate::read::fatbin::Look;
 use crate::report::{json, preflight as report, text};
-use crate::sysroot::{Sysroot, file_name, parent, path_text};
+use crate::sysroot::{Sysroot, file_name, path_text};
 use crate::{redact, rules};
 
 /// The most bytes of a requirement or lock file; a lock of a large project has a few megabytes.
@@ -138,11 +138,12 @@ pub(super) fn fleet_file(args: &FleetArgs, matrix: &Matrix) -> Result<(Config, S
         }
     };
     let config = config::parse(text, matrix).map_err(|e| Error::file("use", &path, e))?;
-    let folder = match parent(&shown) {
-        "" => ".".to_owned(),
-        folder => folder.to_owned(),
+    let folder = match shown.rsplit_once('/') {
+        None => ".",
+        Some(("", _)) => "/",
+        Some((folder, _)) => folder,
     };
-    Ok((config, folder))
+    Ok((config, folder.to_owned()))
 }
 
 /// The file in this folder or above it, up to the repository's own.
@@ -188,14 +189,19 @@ pub(super) fn targets(
         };
         targets.push(target.clone());
     }
-    for described in &args.target {
+    for (index, named) in args.target.iter().enumerate() {
+        let described = &named.target;
         if described.os.as_ref().is_some_and(|os| os.id == "windows") {
             return Err(Error::Usage(
                 "--target: files for Linux are judged, and Windows runs none; `os=wsl` does"
                     .to_owned(),
             ));
         }
-        let name = described.to_string();
+        let name = match (&named.name, args.target.len()) {
+            (Some(name), _) => name.clone(),
+            (None, 1) => "target".to_owned(),
+            (None, _) => format!("target-{}", index + 1),
+        };
         let target = fleet::described(&name, described, Extra::default(), matrix)
             .map_err(|e| Error::Usage(format!("--target: {e}")))?;
         targets.push(target);
@@ -208,6 +214,13 @@ pub(super) fn targets(
         let target =
             fleet::of_snapshot(&name, &facts, matrix).map_err(|e| Error::file("use", path, e))?;
         targets.push(target);
+    }
+    let mut names = std::collections::BTreeSet::new();
+    if let Some(twice) = targets.iter().find(|target| !names.insert(&target.name)) {
+        return Err(Error::Usage(format!(
+            "two targets are called `{}`: --target NAME:driver=...,gpu=... gives one another name",
+            twice.name.escape_debug()
+        )));
     }
     if targets.is_empty() {
         targets.clone_from(&config.targets);
@@ -342,9 +355,9 @@ fn read_manifest(sysroot: &Sysroot, place: &str, path: &str) -> Result<Read, Err
 
 /// The files that a requirement file names, as they are reached and as they are shown.
 fn within(place: &str, path: &str, read: &Manifest) -> Vec<(String, String, bool)> {
-    let beside = |of: &str, name: &str| match parent(of) {
-        "" => name.to_owned(),
-        folder => crate::sysroot::join(folder, name),
+    let beside = |of: &str, name: &str| match of.rsplit_once('/') {
+        Some((folder, _)) if !name.starts_with('/') => crate::sysroot::join(folder, name),
+        _ => name.to_owned(),
     };
     let includes = read
         .includes
@@ -378,14 +391,17 @@ fn begin(args: &PreflightArgs, matrix: &Matrix) -> Result<u8, Error> {
             "it is there already; --force writes over it",
         ));
     }
+    let own = args.fleet.target.first();
     let name = args
         .fleet
         .target_name
         .first()
+        .or_else(|| own?.name.as_ref())
         .map_or("prod", String::as_str);
+    let artifacts = artifacts_here(&path);
     let mut wrote_from = "flags".to_owned();
-    let target = match (args.fleet.target.first(), &args.from) {
-        (Some(described), _) => fleet::described(name, described, Extra::default(), matrix)
+    let target = match (own, &args.from) {
+        (Some(named), _) => fleet::described(name, &named.target, Extra::default(), matrix)
             .map_err(|e| Error::Usage(format!("--target: {e}")))?,
         (None, Some(from)) => {
             wrote_from = match file_name(&path_text(from)) {
@@ -406,7 +422,7 @@ fn begin(args: &PreflightArgs, matrix: &Matrix) -> Result<u8, Error> {
                 Ok(target) => target,
                 // A build host has no GPU: the file says so, and what to fill in.
                 Err(_) => {
-                    let text = init::example(name);
+                    let text = init::example(name, &artifacts);
                     config::parse(&text, matrix).map_err(Error::Usage)?;
                     snapshot::write(&path, &text)?;
                     terminal::say(&format!(
@@ -418,10 +434,37 @@ fn begin(args: &PreflightArgs, matrix: &Matrix) -> Result<u8, Error> {
             }
         }
     };
-    let text = init::of_target(&target, &wrote_from);
+    let text = init::of_target(&target, &wrote_from, &artifacts);
     // What is written has to be read again.
     config::parse(&text, matrix).map_err(Error::Usage)?;
     snapshot::write(&path, &text)?;
     terminal::say(&format!("{} is written", path_text(&path)));
     Ok(0)
+}
+
+/// Globs for what lies beside the file that is to be written.
+fn artifacts_here(path: &Path) -> Vec<String> {
+    let folder = path
+        .parent()
+        .map(path_text)
+        .filter(|folder| !folder.is_empty());
+    let folder = folder.unwrap_or_else(|| ".".to_owned());
+    let names = Sysroot::live().list(&folder, |_| true);
+    let names = names.items();
+    let mut globs = Vec::new();
+    for (name, wanted) in [
+        ("build", &["build/**/*.so", "build/**/*.so.*"][..]),
+        ("dist", &["dist/*.whl"]),
+    ] {
+        if names.iter().any(|other| other == name) {
+            globs.extend(wanted.iter().map(|glob| (*glob).to_owned()));
+        }
+    }
+    globs.extend(
+        names
+            .iter()
+            .filter(|name| manifest::is_manifest(name))
+            .cloned(),
+    );
+    globs
 }

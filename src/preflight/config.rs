@@ -174,6 +174,13 @@ fn target(
         os: lines.maybe("os", table.os.as_ref(), target::os)?,
         torch: None,
     };
+    let arch = match &table.arch {
+        Some(word) => Some(
+            fleet::arch(&lines.word(word))
+                .map_err(|e| lines.wrong(word.span().start, format!("arch: {e}")))?,
+        ),
+        None => None,
+    };
     if described == target::Target::default() {
         return Err(lines.wrong(
             place,
@@ -191,13 +198,6 @@ fn target(
             "os: files for Linux are judged, and Windows runs none; `wsl` does",
         ));
     }
-    let arch = match &table.arch {
-        Some(word) => Some(
-            fleet::arch(&lines.word(word))
-                .map_err(|e| lines.wrong(word.span().start, format!("arch: {e}")))?,
-        ),
-        None => None,
-    };
     let extra = fleet::Extra {
         arch,
         container: table.container.unwrap_or_default(),

@@ -13,7 +13,7 @@ const REST: &str = r#"
 [preflight]
 # Globs, seen from this file; `**` is any number of folders, `!` takes away. Programs, libraries, wheels, folders, Python
 # environments, and requirement and lock files: requirements.txt, uv.lock, poetry.lock, environment.yml, pixi.lock.
-artifacts = ["build/**/*.so", "dist/*.whl", "requirements*.txt"]
+ARTIFACTS
 # What fails the job: "error", "warning", "unknown" or "never". Without it: an error, or that something cannot be told.
 # fail-on = "error"
 # Findings that are known and accepted, by id or key, each with its reason and, where it is to end, the last day.
@@ -21,7 +21,7 @@ artifacts = ["build/**/*.so", "dist/*.whl", "requirements*.txt"]
 "#;
 
 /// A file for a machine that is not here.
-pub fn example(name: &str) -> String {
+pub fn example(name: &str, artifacts: &[String]) -> String {
     format!(
         r#"{HEAD}
 # An example: put in a machine that the artifacts are for. More of them are more tables.
@@ -32,9 +32,25 @@ driver = "535"
 gpus = ["A100"]
 # Its distribution, or of a container its image's; or glibc = "2.35".
 os = "ubuntu-22.04"
-{}{REST}"#,
-        extras("")
+{}{}"#,
+        extras(""),
+        rest(artifacts)
     )
+}
+
+/// What is to be judged: these globs, or where there is nothing yet an example.
+fn rest(artifacts: &[String]) -> String {
+    let line = if artifacts.is_empty() {
+        "# artifacts = [\"build/**/*.so\", \"dist/*.whl\", \"requirements.txt\"]".to_owned()
+    } else {
+        let globs: Vec<String> = artifacts.iter().map(|glob| quoted(glob)).collect();
+        format!("artifacts = [{}]", globs.join(", "))
+    };
+    REST.replace("ARTIFACTS", &line)
+}
+
+fn quoted(text: &str) -> String {
+    toml::Value::String(text.to_owned()).to_string()
 }
 
 /// What else can be said, as comments, without what is said.
@@ -52,10 +68,9 @@ fn extras(said: &str) -> String {
 }
 
 /// A file for a machine that is known.
-pub fn of_target(target: &Target, from: &str) -> String {
+pub fn of_target(target: &Target, from: &str, artifacts: &[String]) -> String {
     let machine = &target.machine;
     let mut table = format!("[target.{}]\n", target.name);
-    let quoted = |text: &str| toml::Value::String(text.to_owned()).to_string();
     let mut line = |key: &str, value: String| {
         let _ = writeln!(table, "{key} = {value}");
     };
@@ -109,5 +124,8 @@ pub fn of_target(target: &Target, from: &str) -> String {
         line("provides", format!("[{}]", words.join(", ")));
     }
     let extras = extras(&table);
-    format!("{HEAD}\n# From {from}. More machines are more tables.\n{table}{extras}{REST}")
+    format!(
+        "{HEAD}\n# From {from}. More machines are more tables.\n{table}{extras}{}",
+        rest(artifacts)
+    )
 }

@@ -180,7 +180,7 @@ fn on_target(
             *state = Status::Fault;
         }
     }
-    findings.extend(inspect::merged(of_artifacts));
+    findings.extend(together(inspect::merged(of_artifacts)));
     // Stable: the target's own first, then as the artifacts stand.
     findings.sort_by(|a, b| b.severity.cmp(&a.severity).then(a.layer.cmp(&b.layer)));
     if machine.container {
@@ -231,6 +231,30 @@ fn of_artifact(
     let pins: Vec<&Pin> = read.pins.iter().collect();
     findings.extend(pins::judge(&pins, machine, matrix, unknown));
     findings
+}
+
+/// A library that ten files miss is one fault.
+fn together(findings: Vec<Finding>) -> Vec<Finding> {
+    let mut all: Vec<Finding> = Vec::new();
+    for finding in findings {
+        let same = |f: &&mut Finding| {
+            f.id == "library-not-found" && f.id == finding.id && f.component == finding.component
+        };
+        match all.iter_mut().find(same) {
+            Some(first) => first.subjects.extend(finding.subjects),
+            None => all.push(finding),
+        }
+    }
+    for finding in all
+        .iter_mut()
+        .filter(|f| f.id == "library-not-found" && f.subjects.len() > 1)
+    {
+        let others = finding.subjects.len() - 1;
+        finding.title = finding
+            .title
+            .replacen(" needs ", &format!(" and {others} more need "), 1);
+    }
+    all
 }
 
 /// In a container the driver is its host's: who runs it changes it, and nothing in the image does.

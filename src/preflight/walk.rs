@@ -70,18 +70,29 @@ impl Globs {
             globs: self,
             seen: BTreeSet::new(),
             names: 0,
+            is_met: false,
+            links: Vec::new(),
             found: Found::default(),
         };
         for (text, pattern) in &self.wanted {
-            let before = walk.found.paths.len();
-            let known = walk.seen.len();
+            walk.is_met = false;
             let fixed = fixed_part(text);
             if fixed == text {
                 walk.named(&at(folder, text), text);
             } else {
-                walk.folder(&at(folder, fixed), fixed, pattern, 0);
+                let rest = text.get(fixed.len()..).unwrap_or_default();
+                let deepest = if rest.contains("**") {
+                    MAX_DEPTH
+                } else {
+                    rest.trim_start_matches('/').matches('/').count()
+                };
+                walk.folder(&at(folder, fixed), fixed, pattern, deepest);
+                // A file is better known by its own name than by a link's.
+                for (place, path) in std::mem::take(&mut walk.links) {
+                    walk.file(&place, path, pattern);
+                }
             }
-            if walk.found.paths.len() == before && walk.seen.len() == known && !walk.met(text) {
+            if !walk.is_met {
                 walk.found
                     .problems
                     .push(format!("`{text}` of the artifacts means no file"));
@@ -125,21 +136,14 @@ struct Walk<'a> {
     /// Device and inode of files that were taken.
     seen: BTreeSet<(u64, u64)>,
     names: usize,
+    /// The glob means something.
+    is_met: bool,
+    /// Links that were met, with the paths they are shown by.
+    links: Vec<(String, String)>,
     found: Found,
 }
 
 impl Walk<'_> {
-    /// Whether a glob means something that another one took before.
-    fn met(&self, text: &str) -> bool {
-        let Ok(pattern) = Pattern::new(text) else {
-            return false;
-        };
-        let paths = &self.found.paths;
-        paths
-            .iter()
-            .any(|(path, _)| pattern.matches_with(path, OPTIONS))
-    }
-
     fn is_unwanted(&self, path: &str) -> bool {
         let mut unwanted = self.globs.unwanted.iter();
         unwanted.any(|pattern| pattern.matches_with(path, OPTIONS))
@@ -148,6 +152,7 @@ impl Walk<'_> {
     fn named(&mut self, place: &str, path: &str) {
         match self.sysroot.stat(place) {
             Reading::Present { value, .. } if matches!(value.kind, Kind::File | Kind::Folder) => {
+                self.is_met = true;
                 if !self.is_unwanted(path) && self.seen.insert(value.identity) {
                     self.found.paths.push((path.to_owned(), true));
                 }
@@ -157,9 +162,10 @@ impl Walk<'_> {
         }
     }
 
-    fn folder(&mut self, place: &str, path: &str, pattern: &Pattern, depth: usize) {
-        if depth > MAX_DEPTH || self.names >= MAX_NAMES {
-            if self.names >= MAX_NAMES && !self.found.problems.iter().any(|p| p.contains("cut")) {
+    /// Looks into a folder, and into those in it as far as `deeper` more levels.
+    fn folder(&mut self, place: &str, path: &str, pattern: &Pattern, deeper: usize) {
+        if self.names >= MAX_NAMES {
+            if !self.found.problems.iter().any(|p| p.contains("cut")) {
                 self.found.problems.push(format!(
                     "the walk was cut after {MAX_NAMES} names: name narrower folders in the artifacts"
                 ));
@@ -185,10 +191,11 @@ impl Walk<'_> {
             let stat = self.sysroot.lstat(&place);
             let Some(stat) = stat.value() else { continue };
             match stat.kind {
-                Kind::Folder if name != ".git" => {
-                    self.folder(&place, &inner, pattern, depth + 1);
+                Kind::Folder if name != ".git" && deeper > 0 => {
+                    self.folder(&place, &inner, pattern, deeper - 1);
                 }
-                Kind::File | Kind::Link => self.file(&place, inner, pattern),
+                Kind::File => self.file(&place, inner, pattern),
+                Kind::Link => self.links.push((place, inner)),
                 _ => {}
             }
         }
@@ -202,9 +209,11 @@ impl Walk<'_> {
         let stat = self.sysroot.stat(place);
         if let Some(stat) = stat.value()
             && stat.kind == Kind::File
-            && self.seen.insert(stat.identity)
         {
-            self.found.paths.push((path, false));
+            self.is_met = true;
+            if self.seen.insert(stat.identity) {
+                self.found.paths.push((path, false));
+            }
         }
     }
 }

@@ -8,6 +8,7 @@ pub mod inspection;
 pub mod json;
 pub mod markdown;
 pub mod matrix;
+pub mod plan;
 pub mod preflight;
 pub mod text;
 

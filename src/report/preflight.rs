@@ -1,6 +1,7 @@
 //! What a preflight found, as text: the answer in the first line, the fix under it, then targets side by side, then the
 //! findings. As JSON it is [`super::json::preflight`].
 
+use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
 use owo_colors::{OwoColorize as _, Style};
@@ -13,6 +14,8 @@ use crate::preflight::{Artifact, Preflight, TargetVerdict};
 
 /// Artifacts without a fault that get a line of their own, where there are no more.
 const FEW: usize = 6;
+/// Findings of one id that are shown of a target without `-v`.
+const OF_A_KIND: usize = 5;
 /// Subjects of a finding that are listed.
 const SUBJECTS: usize = 8;
 
@@ -179,17 +182,18 @@ impl Writer {
         }
     }
 
+    /// What each target is, and what of it is not said.
     fn unsaid(&mut self, found: &Preflight) {
         if self.options.quiet {
             return;
         }
-        for target in found.targets.iter().filter(|t| !t.unsaid.is_empty()) {
-            let line = format!(
-                "{}: no {} said, and nothing judged by it",
-                target.name,
-                target.unsaid.join(" and no ")
-            );
-            self.wrapped("not judged: ", "  ", &line);
+        for target in &found.targets {
+            let unsaid = match target.unsaid.as_slice() {
+                [] => String::new(),
+                parts => format!(" (no {} said, so not judged)", parts.join(", no ")),
+            };
+            let line = format!("{}: {}{unsaid}", target.name, target.described);
+            self.wrapped("", "  ", &line);
         }
     }
 
@@ -199,7 +203,13 @@ impl Writer {
         } else {
             String::new()
         };
+        let mut count: BTreeMap<&str, usize> = BTreeMap::new();
         for finding in &target.findings {
+            let of_kind = count.entry(&finding.id).or_default();
+            *of_kind += 1;
+            if *of_kind > OF_A_KIND && !self.options.verbose {
+                continue;
+            }
             let is_note = finding.severity == Severity::Note;
             if is_note && !self.options.verbose {
                 continue;
@@ -244,6 +254,16 @@ impl Writer {
                     self.wrapped("  source: ", "    ", source);
                 }
             }
+        }
+        for (id, more) in count {
+            if more > OF_A_KIND && !self.options.verbose {
+                let line = format!("{} more of {id}{on}: -v shows them", more - OF_A_KIND);
+                self.blank();
+                self.wrapped("", "  ", &line);
+            }
+        }
+        if !target.unknown.is_empty() {
+            self.blank();
         }
         for unknown in &target.unknown {
             self.wrapped(&format!("could not tell{on}: "), "  ", unknown);

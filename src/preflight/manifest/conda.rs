@@ -74,7 +74,7 @@ fn spec(text: &str, place: String) -> Option<Pin> {
         .split(['=', ' '])
         .filter(|part| !part.is_empty());
     let version = parts.next().filter(|_| is_exact);
-    let build = parts.next();
+    let build = parts.next().filter(|_| is_exact);
     Some(Pin {
         name: normalised(name),
         version: version.and_then(|v| Version::parse(v.trim_end_matches(".*"))),
