@@ -90,6 +90,7 @@ pub mod ffi;
 pub mod finding;
 pub mod inspect;
 pub mod matrix;
+pub mod preflight;
 pub mod probe;
 pub mod read;
 pub mod redact;

@@ -226,7 +226,11 @@ pub fn release(text: &str) -> Result<Version, String> {
     Ok(release)
 }
 
-fn glibc(text: &str) -> Result<Version, String> {
+/// Reads a glibc: `2.31`.
+///
+/// # Errors
+/// What is wrong with it, in one line.
+pub fn glibc(text: &str) -> Result<Version, String> {
     version(text, "glibc version", "2.31")
 }
 

@@ -395,12 +395,16 @@ const OF_WHAT_IS_NAMED: &[(&str, &str)] = &[
     ("device-code-packed-too-new", "src/inspect/judge/tests.rs"),
     ("device-code-partial", "src/inspect/judge/tests.rs"),
     ("file-damaged", "src/inspect/judge/tests.rs"),
+    ("file-for-other-processor", "src/inspect/judge/tests.rs"),
     ("glibc-too-old", "src/inspect/judge/tests.rs"),
     ("library-not-found", "src/inspect/judge/tests.rs"),
+    ("libstdcxx-too-old", "src/inspect/judge/tests.rs"),
     ("no-device-code-for-gpu", "src/inspect/judge/tests.rs"),
     ("process-library-replaced", "tests/real/application.rs"),
     ("process-two-runtimes", "tests/real/application.rs"),
     ("ptx-too-new-for-driver", "src/inspect/judge/tests.rs"),
+    ("runpath-to-build-machine", "src/inspect/judge/tests.rs"),
+    ("runpath-to-stubs", "src/inspect/judge/tests.rs"),
     ("symbol-version-missing", "src/inspect/judge/tests.rs"),
 ];
 

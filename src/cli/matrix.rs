@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use clap::{Args, Subcommand, ValueEnum};
 
-use super::Color;
+use super::{Color, PlanArgs};
 use crate::target::{self, Target};
 use crate::version::Version;
 
@@ -123,6 +123,18 @@ Examples:
 
 Exit status: 0 yes, 1 no, or the matrix cannot tell, 2 the call was wrong")]
     Can(Box<CanArgs>),
+    /// The newest builds that run on all of several machines, and the architectures to compile for
+    #[command(after_help = "\
+The machines are those of gpudoctor.toml, or are named.
+
+Examples:
+  gpudoctor matrix plan
+  gpudoctor matrix plan --target-name prod
+  gpudoctor matrix plan --target driver=535,gpu=P100 --target driver=580,gpu=H100
+
+Exit status: 0 there is a CUDA version for all, 1 there is none, 2 the call was
+             wrong")]
+    Plan(Box<PlanArgs>),
 }
 
 /// Questions about a release of a library or framework.

@@ -1,6 +1,7 @@
 //! The command line: types and help texts only.
 
 mod matrix;
+mod preflight;
 mod report;
 
 use std::path::PathBuf;
@@ -15,6 +16,7 @@ pub use matrix::{
     AnswerArgs, AnswerFormat, CanArgs, GpuList, MatrixArgs, MatrixQuestion, ReleaseArgs,
     ReleaseQuestion,
 };
+pub use preflight::{FleetArgs, NamedTarget, PlanArgs, PreflightArgs};
 pub use report::{Format, Output, ReportArgs};
 
 /// Walks the layers between a program and the GPU, and names the one at fault
@@ -112,6 +114,21 @@ A file is never run or loaded.
 Exit status: 0 nothing is wrong, 1 there is a fault, 2 no such file, or one
              that device code cannot be in")]
     Inspect(InspectArgs),
+    /// Say whether what was built here runs on the machines that it is for
+    #[command(after_help = "\
+gpudoctor.toml names the machines and the artifacts; --init writes one. It
+needs no GPU and runs nothing.
+
+Examples:
+  gpudoctor preflight --init
+  gpudoctor preflight
+  gpudoctor preflight build/server --target driver=535,gpu=A100+T4
+  gpudoctor preflight dist/*.whl requirements.txt --target-from edge.json
+  gpudoctor preflight --target-name prod --format json
+
+Exit status: 0 it runs, 1 it does not, or that cannot be told (see
+             --fail-on), 2 the call or gpudoctor.toml is wrong")]
+    Preflight(Box<PreflightArgs>),
     /// Show the GPUs, one line each: memory, utilisation, temperature, power, MIG instances, processes
     #[command(after_help = "\
 Examples:
@@ -146,6 +163,8 @@ Examples:
   gpudoctor matrix can --driver 535 --cuda 12.9 --gpu A100+L40S
   gpudoctor matrix can --target driver=551.61,os=windows,cuda=12.4
   gpudoctor matrix can --torch 2.7+cu128 --driver 535.104 --gpu P100
+  gpudoctor matrix plan --target driver=535,gpu=P100+A100
+                                      the newest builds that run there
 
 Exit status: 0 yes, or known, 1 no, or unknown, 2 the call was wrong")]
     Matrix(MatrixArgs),

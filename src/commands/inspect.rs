@@ -56,7 +56,7 @@ pub(super) fn run(args: &InspectArgs) -> Result<u8, Error> {
     let progress = Progress::new();
     let request = Request {
         sysroot: &sysroot,
-        resolver: &resolver,
+        resolver: Some(&resolver),
         look: Look { deep: args.deep },
         all: args.all,
         progress: &|count, path| progress.show(count, path),

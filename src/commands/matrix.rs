@@ -1,9 +1,10 @@
 //! `gpudoctor matrix`: questions to the compatibility matrix, on any machine. Nothing of the machine is looked at.
 
-use super::{overlay, print, terminal};
+use super::{overlay, preflight, print, terminal};
 use crate::ask::{self, Answer, Product};
 use crate::cli::{
-    AnswerArgs, AnswerFormat, CanArgs, MatrixArgs, MatrixQuestion, ReleaseArgs, ReleaseQuestion,
+    AnswerArgs, AnswerFormat, CanArgs, MatrixArgs, MatrixQuestion, PlanArgs, ReleaseArgs,
+    ReleaseQuestion,
 };
 use crate::error::Error;
 use crate::matrix::Matrix;
@@ -11,6 +12,9 @@ use crate::report::matrix as report;
 use crate::target::Target;
 
 pub(super) fn run(args: &MatrixArgs) -> Result<u8, Error> {
+    if let MatrixQuestion::Plan(args) = &args.question {
+        return plan(args);
+    }
     let how = how(&args.question);
     let matrix = overlay::matrix(how.matrix.as_deref(), true)?;
     let answer = answer(&args.question, &matrix)?;
@@ -29,6 +33,25 @@ pub(super) fn run(args: &MatrixArgs) -> Result<u8, Error> {
     Ok(answer.exit_code())
 }
 
+/// The newest builds for a fleet.
+fn plan(args: &PlanArgs) -> Result<u8, Error> {
+    let matrix = overlay::matrix(args.answer.matrix.as_deref(), true)?;
+    let (config, _) = preflight::fleet_file(&args.fleet, &matrix)?;
+    let targets = preflight::targets(&args.fleet, &config, &matrix)?;
+    let plan = crate::preflight::plan::plan(&targets, &matrix);
+    let text = match args.answer.format {
+        AnswerFormat::Json => {
+            crate::report::plan::json(&plan, &matrix).map_err(|e| Error::Output(e.into()))?
+        }
+        AnswerFormat::Text => {
+            crate::report::plan::text(&plan, terminal::width(), terminal::color(args.answer.color))
+        }
+    };
+    print(&text)?;
+    let cuda = plan.builds.first().and_then(|build| build.newest.as_ref());
+    Ok(u8::from(cuda.is_none()))
+}
+
 /// How it is to be answered.
 fn how(question: &MatrixQuestion) -> &AnswerArgs {
     match question {
@@ -38,6 +61,7 @@ fn how(question: &MatrixQuestion) -> &AnswerArgs {
         | MatrixQuestion::Torch { answer, .. } => answer,
         MatrixQuestion::Release(question) => &release(question).1.answer,
         MatrixQuestion::Can(can) => &can.answer,
+        MatrixQuestion::Plan(plan) => &plan.answer,
     }
 }
 
@@ -64,6 +88,9 @@ fn answer(question: &MatrixQuestion, matrix: &Matrix) -> Result<Answer, Error> {
             ask::release(matrix, product, &args.version)
         }
         MatrixQuestion::Can(can) => ask::can(matrix, &target(can)?).map_err(Error::Usage)?,
+        MatrixQuestion::Plan(_) => {
+            return Err(Error::Usage("a plan is no single answer".to_owned()));
+        }
     })
 }
 

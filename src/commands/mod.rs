@@ -17,6 +17,7 @@ mod inspect;
 pub mod log;
 mod matrix;
 mod overlay;
+mod preflight;
 mod snapshot;
 mod terminal;
 
@@ -49,6 +50,7 @@ pub fn run(cli: Cli) -> Result<u8, Error> {
         }
         Some(Command::Explain(args)) => explain::run(&args),
         Some(Command::Inspect(args)) => inspect::run(&args),
+        Some(Command::Preflight(args)) => preflight::run(&args),
         Some(Command::Gpus(args)) => gpus::run(&args),
         Some(Command::Matrix(args)) => matrix::run(&args),
     }

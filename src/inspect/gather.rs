@@ -22,10 +22,14 @@ use crate::read::zip::{self, Packing};
 use crate::read::{pydist, recipes};
 use crate::sysroot::{self, RegularFile, Sysroot, file_name, join, parent};
 
+/// How a need is met that another member of the wheel meets.
+pub const IN_WHEEL: &str = "in this wheel";
 /// The deepest folder that is entered.
 const MAX_DEPTH: usize = 64;
 /// The most bytes of a RECORD file; torch's has 2 MB.
 const MAX_RECORD: usize = 32 << 20;
+/// The most bytes of a METADATA file.
+const MAX_METADATA: usize = 4 << 20;
 /// The most missing symbols that are listed for a file.
 const MAX_MISSING: usize = 32;
 /// Endings of files that are no binaries, however executable their mode is.
@@ -104,8 +108,8 @@ const NO_BINARIES: &[&str] = &[
 pub struct Request<'a> {
     /// The machine that the paths are of.
     pub sysroot: &'a Sysroot,
-    /// Its loader.
-    pub resolver: &'a Resolver<'a>,
+    /// Its loader; without one nothing is looked up of what files need.
+    pub resolver: Option<&'a Resolver<'a>>,
     /// How far to look into each file.
     pub look: Look,
     /// List every binary of a folder, not only those that have to do with the GPU.
@@ -132,6 +136,7 @@ pub fn gather(path: &str, request: &Request<'_>, found: &mut Inspection) -> Resu
         found,
         seen: BTreeSet::new(),
         package: None,
+        requires: Vec::new(),
     };
     match stat.kind {
         sysroot::Kind::Folder if gatherer.is_environment(path) => {
@@ -173,6 +178,8 @@ struct Gatherer<'a, 'f> {
     seen: BTreeSet<(u64, u64)>,
     /// The distribution that all of it belongs to.
     package: Option<String>,
+    /// What the wheel that is looked into requires.
+    requires: Vec<String>,
 }
 
 impl Gatherer<'_, '_> {
@@ -184,6 +191,7 @@ impl Gatherer<'_, '_> {
             path: path.to_owned(),
             kind: kind.to_owned(),
             package: None,
+            requires: std::mem::take(&mut self.requires),
             looked_at: self.found.looked_at - looked_at,
             listed: (self.found.files.len() - listed) as u64,
         });
@@ -237,7 +245,8 @@ impl Gatherer<'_, '_> {
     }
 
     fn resolve(&self, path: &str, file: &RegularFile, one: &mut File) {
-        let Some(closure) = self.request.resolver.closure(path) else {
+        let resolver = self.request.resolver;
+        let Some(closure) = resolver.and_then(|resolver| resolver.closure(path)) else {
             return;
         };
         let site = site_of(path);
@@ -524,6 +533,15 @@ impl Gatherer<'_, '_> {
                 .filter(|dist| !dist.contains('/'))?;
             pydist::from_dist_info_dir(dist).map(|(name, version)| format!("{name} {version}"))
         });
+        self.requires = members
+            .iter()
+            .find(|member| is_metadata(&member.name))
+            .and_then(|member| text_of(member, archive))
+            .map(|text| {
+                let requires = pydist::metadata_requires(&text);
+                requires.map(pydist::required_name).collect()
+            })
+            .unwrap_or_default();
         let names: BTreeSet<&str> = members
             .iter()
             .map(|member| file_name(&member.name))
@@ -575,7 +593,7 @@ impl Gatherer<'_, '_> {
             one.package.clone_from(&self.package);
             for needed in &mut one.needed {
                 if names.contains(needed.soname.as_str()) {
-                    "in this wheel".clone_into(&mut needed.by);
+                    IN_WHEEL.clone_into(&mut needed.by);
                 }
             }
             files.push(one);
@@ -586,6 +604,28 @@ impl Gatherer<'_, '_> {
         }
         Ok(())
     }
+}
+
+/// `torch-2.7.1.dist-info/METADATA`.
+fn is_metadata(name: &str) -> bool {
+    name.strip_suffix(".dist-info/METADATA")
+        .is_some_and(|dist| !dist.contains('/'))
+}
+
+/// A small text in a wheel; `None` where it cannot be unpacked, or is no small text.
+fn text_of(member: &zip::Member, archive: &RegularFile) -> Option<String> {
+    let size = usize::try_from(member.size)
+        .ok()
+        .filter(|size| *size <= MAX_METADATA)?;
+    let range = member.range(archive)?;
+    let bytes = match member.packing {
+        Packing::Stored => bytes_up_to(&Part::new(archive, range), 0, size),
+        Packing::Deflated => {
+            bytes_up_to(&Inflated::new(archive, range, member.size).ok()?, 0, size)
+        }
+        Packing::Other(_) => return None,
+    };
+    String::from_utf8(bytes).ok()
 }
 
 /// Versions that a library of a wheel has from another one in it.
@@ -656,6 +696,6 @@ fn is_binary(start: &[u8]) -> bool {
 impl Needed {
     /// Whether it was looked up and not found.
     pub fn is_missing(&self) -> bool {
-        self.resolved.is_none() && !self.by.is_empty() && self.by != "in this wheel"
+        self.resolved.is_none() && !self.by.is_empty() && self.by != IN_WHEEL
     }
 }

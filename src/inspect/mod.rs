@@ -10,7 +10,7 @@ mod target;
 
 use std::collections::{BTreeMap, BTreeSet};
 
-pub use judge::{judge, of_file};
+pub use judge::{Brought, judge, merged, of_file, of_machine, spare_variants, unmet};
 pub use look::look;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -62,6 +62,9 @@ pub struct Container {
     pub kind: String,
     /// The distribution that a wheel is.
     pub package: Option<String>,
+    /// The names of what a wheel requires.
+    #[serde(default)]
+    pub requires: Vec<String>,
     /// How many files in it were looked at.
     pub looked_at: u64,
     /// How many of them have to do with the GPU.

@@ -1,7 +1,7 @@
 //! Against what files are judged: a described machine, or this one.
 
 use crate::facts::Reading;
-use crate::matrix::{Capability, Matrix};
+use crate::matrix::{Capability, Confidence, Matrix};
 use crate::sysroot::{Sysroot, join};
 use crate::target::{Driver, Gpu, Target};
 use crate::version::Version;
@@ -19,6 +19,16 @@ pub struct Machine {
     pub gpus: Vec<MachineGpu>,
     /// Its C library.
     pub glibc: Option<Version>,
+    /// The newest symbol version of its libstdc++, and how far that can be trusted.
+    pub glibcxx: Option<(Version, Confidence)>,
+    /// Its processor: `x86_64`, `aarch64`.
+    pub arch: Option<String>,
+    /// The CUDA that is installed there.
+    pub cuda: Option<Version>,
+    /// Sonames of what else is there.
+    pub provides: Vec<String>,
+    /// Programs run in a container there, and the driver is its host's.
+    pub container: bool,
     /// It is this machine: what a file needs is looked up here.
     pub here: bool,
 }
@@ -65,6 +75,11 @@ pub fn machine_of_target(target: &Target, matrix: &Matrix) -> Result<Machine, St
             capability,
         });
     }
+    let libc = target
+        .os
+        .as_ref()
+        .and_then(|os| matrix.distro_libc(&os.id, os.version.as_ref()?));
+    let cudnn = target.cudnn.as_ref();
     Ok(Machine {
         name: target.to_string(),
         driver: match &target.driver {
@@ -73,7 +88,18 @@ pub fn machine_of_target(target: &Target, matrix: &Matrix) -> Result<Machine, St
         },
         no_driver: target.driver == Some(Driver::None),
         gpus,
-        glibc: target.glibc.clone(),
+        glibc: target.glibc.clone().or_else(|| Some(libc?.glibc.clone())),
+        glibcxx: libc.and_then(|row| {
+            let confidence = row.glibcxx_confidence.unwrap_or(row.confidence);
+            Some((row.glibcxx.clone()?, confidence))
+        }),
+        arch: None,
+        cuda: target.cuda.clone(),
+        provides: cudnn
+            .map(|cudnn| format!("libcudnn.so.{}", cudnn.major()))
+            .into_iter()
+            .collect(),
+        container: false,
         here: false,
     })
 }
@@ -174,7 +200,7 @@ pub fn machine_of_host(sysroot: &Sysroot, matrix: &Matrix) -> Option<Machine> {
         driver,
         no_driver: false,
         gpus,
-        glibc: None,
         here: true,
+        ..Machine::default()
     })
 }

@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use super::rows::row;
 use super::{Confidence, Matrix};
+use crate::version::Version;
 
 /// What a package is wanted for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -68,10 +69,39 @@ row!(DistroPackage, |row| format!(
     row.purpose
 ));
 
+/// The C and C++ libraries of a distribution.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct DistroLibc {
+    /// `ID` of os-release.
+    pub os: String,
+    /// `VERSION_ID`, or its first number where that decides.
+    pub version: Version,
+    /// Its glibc.
+    pub glibc: Version,
+    /// The newest symbol version of its libstdc++, where known.
+    pub glibcxx: Option<Version>,
+    /// Where weaker than the row.
+    pub glibcxx_confidence: Option<Confidence>,
+    /// Who says so.
+    pub source: String,
+    /// How far to trust it.
+    pub confidence: Confidence,
+}
+row!(DistroLibc, |row| format!("{} {}", row.os, row.version));
+
 /// What stands for the kernel's release in packages and commands.
 pub(super) const RELEASE: &str = "{release}";
 
 impl Matrix {
+    /// The C and C++ libraries of a distribution (`ID` and `VERSION_ID` of os-release).
+    pub fn distro_libc(&self, id: &str, version: &Version) -> Option<&DistroLibc> {
+        let rows = || self.distro_libcs().iter().filter(|row| row.os == id);
+        rows().find(|row| row.version == *version).or_else(|| {
+            rows().find(|row| row.version.len() == 1 && row.version.major() == version.major())
+        })
+    }
+
     /// The row for a distribution (`ID`, `VERSION_ID` of os-release), else one for a relative (`ID_LIKE`), whose names
     /// may be told but whose commands do not count.
     pub fn distro_packages(

@@ -29,7 +29,7 @@ pub use compat::{Compat, CompatBuild, CompatNote, ForwardCompat};
 pub use cuda::{
     DriverBranch, EndOfLife, Family, KernelModules, LevelBy, MinimumDriver, PtxIsa, Toolkit,
 };
-pub use distros::{DistroPackage, Purpose};
+pub use distros::{DistroLibc, DistroPackage, Purpose};
 pub use frameworks::{
     BitsandbytesRelease, JaxPlugin, NgcImage, OnnxruntimeRelease, Pins, Released,
     TensorflowRelease, TorchArchs, TorchInstall, TorchRelease, VllmRelease, XformersRelease,
@@ -181,6 +181,8 @@ tables! {
     platform_notes: PLATFORMS, "note", Note;
     /// Packages of distributions.
     distro_package_rows: DISTROS, "distro_package", DistroPackage;
+    /// C and C++ libraries of distributions.
+    distro_libcs: DISTROS, "distro_libc", DistroLibc;
     /// cuDNN, by major version of CUDA, oldest first.
     cudnns: LIBRARIES, "cudnn", Cudnn;
     /// The files of a cuDNN.

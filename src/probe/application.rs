@@ -54,7 +54,7 @@ pub(super) fn app(
     let mut found = Inspection::default();
     let request = gather::Request {
         sysroot,
-        resolver,
+        resolver: Some(resolver),
         look: Look::default(),
         all: true,
         progress: &|_, _| {},

@@ -6,10 +6,11 @@ use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::Report;
-use crate::diagnosis::{LayerState, Verdict};
-use crate::facts::{Consumer, ConsumerKind, Facts};
-use crate::finding::Finding;
+use crate::diagnosis::{LayerState, Status, Verdict};
+use crate::facts::{Consumer, ConsumerKind, Facts, Layer};
+use crate::finding::{Finding, Severity};
 use crate::matrix::{Matrix, Overlay};
+use crate::preflight::{Artifact, Preflight, TargetVerdict};
 
 /// The schema of a report.
 pub const SCHEMA: &str = "gpudoctor.report/1";
@@ -28,7 +29,15 @@ struct Document<'a> {
     ignored: &'a [Finding],
     symptoms: [(); 0],
     not_seen: &'a [String],
-    facts: &'a Facts,
+    /// Of a preflight: against what the artifacts were held, with what came of each.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    targets: Option<&'a [TargetVerdict]>,
+    /// Of a preflight: what was judged.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    artifacts: Option<&'a [Artifact]>,
+    /// The snapshot; absent in a preflight, which looks at no machine.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    facts: Option<&'a Facts>,
 }
 
 /// Which knowledge was used: the same in every document.
@@ -49,16 +58,38 @@ impl<'a> From<&'a Matrix> for MatrixOf<'a> {
 
 #[derive(Serialize, JsonSchema)]
 struct Examined<'a> {
-    kind: ConsumerKind,
+    kind: ExaminedKind,
     what: &'a str,
     why: &'a str,
     also_found: &'a [String],
 }
 
+/// What was examined: a consumer of this machine, or artifacts for others.
+#[derive(Serialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+enum ExaminedKind {
+    Machine,
+    Environment,
+    Application,
+    Process,
+    Artifacts,
+}
+
+impl From<ConsumerKind> for ExaminedKind {
+    fn from(kind: ConsumerKind) -> Self {
+        match kind {
+            ConsumerKind::Machine => Self::Machine,
+            ConsumerKind::Environment => Self::Environment,
+            ConsumerKind::Application => Self::Application,
+            ConsumerKind::Process => Self::Process,
+        }
+    }
+}
+
 impl<'a> From<&'a Consumer> for Examined<'a> {
     fn from(c: &'a Consumer) -> Self {
         Self {
-            kind: c.kind,
+            kind: c.kind.into(),
             what: &c.what,
             why: &c.why,
             also_found: &c.also_found,
@@ -80,7 +111,9 @@ pub fn render(report: &Report<'_>) -> serde_json::Result<String> {
         ignored: &report.diagnosis.ignored,
         symptoms: [],
         not_seen: &report.diagnosis.not_seen,
-        facts: report.facts,
+        targets: None,
+        artifacts: None,
+        facts: Some(report.facts),
     };
     self::document(&document)
 }
@@ -88,6 +121,100 @@ pub fn render(report: &Report<'_>) -> serde_json::Result<String> {
 /// A document as pretty-printed JSON with a final newline, with nothing in it that a terminal acts on.
 pub(super) fn document(document: &impl Serialize) -> serde_json::Result<String> {
     serde_json::to_string_pretty(document).map(|text| escaped(&text) + "\n")
+}
+
+/// A preflight by the same contract, with its targets beside the verdict. The key of a finding ends in `@` and the name of
+/// its target.
+pub fn preflight(found: &Preflight, matrix: &Matrix, taken_at: &str) -> serde_json::Result<String> {
+    let findings: Vec<Finding> = found
+        .targets
+        .iter()
+        .flat_map(|target| target.findings.iter().map(move |f| on(f, &target.name)))
+        .collect();
+    let ignored: Vec<Finding> = found
+        .ignored
+        .iter()
+        .map(|ignored| {
+            let until = ignored.expires.as_ref();
+            let until = until.map_or(String::new(), |day| format!(", until {day}"));
+            on(&ignored.finding, &ignored.target).evidence(
+                "ignored",
+                format!("{}{until}", ignored.reason),
+                crate::preflight::config::FILE,
+            )
+        })
+        .collect();
+    let layers: Vec<LayerState> = Layer::ALL
+        .into_iter()
+        .map(|layer| layer_state(layer, &findings))
+        .collect();
+    let not_seen: Vec<String> = found
+        .targets
+        .iter()
+        .flat_map(|target| {
+            let unsaid = target.unsaid.iter();
+            let unsaid = unsaid.map(|what| format!("{}: its {what} is not said", target.name));
+            let unknown = target.unknown.iter();
+            unsaid.chain(unknown.map(|why| format!("{}: {why}", target.name)))
+        })
+        .chain(found.notes.iter().cloned())
+        .collect();
+    let paths: Vec<&str> = found.artifacts.iter().map(|a| a.path.as_str()).collect();
+    let document = Document {
+        schema: SCHEMA,
+        version: env!("CARGO_PKG_VERSION"),
+        matrix: matrix.into(),
+        taken_at,
+        examined: Examined {
+            kind: ExaminedKind::Artifacts,
+            what: &paths.join(", "),
+            why: "named, or by the globs of gpudoctor.toml",
+            also_found: &[],
+        },
+        verdict: &found.verdict,
+        layers: &layers,
+        findings: &findings,
+        ignored: &ignored,
+        symptoms: [],
+        not_seen: &not_seen,
+        targets: Some(&found.targets),
+        artifacts: Some(&found.artifacts),
+        facts: None,
+    };
+    serde_json::to_string_pretty(&document).map(|text| escaped(&text) + "\n")
+}
+
+fn on(finding: &Finding, target: &str) -> Finding {
+    let mut finding = finding.clone();
+    finding.key = format!("{}@{target}", finding.key);
+    finding
+}
+
+/// A layer as the findings leave it. A preflight looks at no hardware, container or toolchain.
+fn layer_state(layer: Layer, findings: &[Finding]) -> LayerState {
+    let mut of_layer = findings.iter().filter(|f| f.layer == layer);
+    let worst = of_layer.clone().map(|f| f.severity).max();
+    let (status, summary) = match worst {
+        Some(severity @ (Severity::Error | Severity::Warning)) => {
+            let first = of_layer.find(|f| f.severity == severity);
+            let status = if severity == Severity::Error {
+                Status::Fault
+            } else {
+                Status::Warning
+            };
+            (status, first.map_or(String::new(), |f| f.title.clone()))
+        }
+        _ if matches!(layer, Layer::Hardware | Layer::Container | Layer::Toolchain) => {
+            (Status::Absent, "not looked at by a preflight".to_owned())
+        }
+        _ => (Status::Ok, "nothing stands in the way".to_owned()),
+    };
+    LayerState {
+        layer,
+        status,
+        summary,
+        reason: None,
+    }
 }
 
 /// JSON with what a terminal would act on written as escapes: C1 controls and what reorders or hides text. They stand in

@@ -9,6 +9,8 @@ pub mod inspection;
 pub mod json;
 pub mod markdown;
 pub mod matrix;
+pub mod plan;
+pub mod preflight;
 pub mod text;
 
 use crate::diagnosis::Diagnosis;

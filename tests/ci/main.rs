@@ -16,6 +16,8 @@ mod support;
 
 use std::collections::BTreeSet;
 use std::fs;
+use std::path::Path;
+use std::process::Command;
 
 use gpudoctor::cli::FailOn;
 use gpudoctor::diagnosis::Diagnosis;
@@ -77,13 +79,25 @@ fn each(mut check: impl FnMut(&str, &Results<'_>)) {
     check("harmful", &results(&report));
 }
 
-/// Runs one program of Python over all files of a folder.
-fn judged(
-    judges: &judges::Judges,
-    script: &str,
-    schema: &std::path::Path,
-    folder: &std::path::Path,
-) {
+/// Holds every file of a folder against a schema; how many there were.
+const JUNIT: &str = "import pathlib, sys, xmlschema
+schema = xmlschema.XMLSchema(sys.argv[1])
+files = list(pathlib.Path(sys.argv[2]).iterdir())
+for file in files:
+    schema.validate(str(file))
+print(len(files))";
+
+/// The same for JSON Schema.
+const SARIF: &str = "import json, jsonschema, pathlib, sys
+schema = json.load(open(sys.argv[1]))
+validator = jsonschema.validators.validator_for(schema)(schema)
+files = list(pathlib.Path(sys.argv[2]).iterdir())
+for file in files:
+    validator.validate(json.loads(file.read_text()))
+print(len(files))";
+
+/// Runs one program of Python over all files of a folder; what it prints.
+fn judged(judges: &judges::Judges, script: &str, schema: &Path, folder: &Path) -> String {
     let output = judges
         .python()
         .args(["-c", script])
@@ -95,8 +109,7 @@ fn judged(
         "{}",
         String::from_utf8_lossy(&output.stderr)
     );
-    let judged = String::from_utf8_lossy(&output.stdout);
-    assert_eq!(judged.trim(), (all().len() + 1).to_string());
+    String::from_utf8_lossy(&output.stdout).trim().to_owned()
 }
 
 #[test]
@@ -106,13 +119,8 @@ fn junit_is_valid() {
     each(|case, results| {
         fs::write(folder.path().join(case), ci::junit(results)).unwrap();
     });
-    let script = "import pathlib, sys, xmlschema
-schema = xmlschema.XMLSchema(sys.argv[1])
-files = list(pathlib.Path(sys.argv[2]).iterdir())
-for file in files:
-    schema.validate(str(file))
-print(len(files))";
-    judged(judges, script, &judges.junit, folder.path());
+    let judged = judged(judges, JUNIT, &judges.junit, folder.path());
+    assert_eq!(judged, (all().len() + 1).to_string());
 }
 
 #[test]
@@ -122,14 +130,8 @@ fn sarif_is_valid() {
     each(|case, results| {
         fs::write(folder.path().join(case), ci::sarif(results).unwrap()).unwrap();
     });
-    let script = "import json, jsonschema, pathlib, sys
-schema = json.load(open(sys.argv[1]))
-validator = jsonschema.validators.validator_for(schema)(schema)
-files = list(pathlib.Path(sys.argv[2]).iterdir())
-for file in files:
-    validator.validate(json.loads(file.read_text()))
-print(len(files))";
-    judged(judges, script, &judges.sarif, folder.path());
+    let judged = judged(judges, SARIF, &judges.sarif, folder.path());
+    assert_eq!(judged, (all().len() + 1).to_string());
 }
 
 /// By GitLab's page on the code-quality report format.
@@ -208,6 +210,52 @@ fn github_reads_the_annotations_that_were_meant_and_no_others() {
         }
         assert!(levels.iter().all(|count| *count <= 11), "{case}");
     });
+}
+
+/// Two targets and three artifacts, of which one runs nowhere and one on one target.
+#[test]
+fn a_preflight_is_told_by_target_and_artifact() {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("fixtures/preflight");
+    let place = tempfile::tempdir().unwrap();
+    let run = |format: &str| {
+        let output = Command::new(env!("CARGO_BIN_EXE_gpudoctor"))
+            .env_clear()
+            .current_dir(&folder)
+            .args(["preflight", "13.0/libptx.so", "11.8/server-shared"])
+            .args(["--target", "prod:driver=535.104.05,gpu=A100,cuda=11.8"])
+            .args(["--target", "edge:driver=470.82.01,gpu=P100"])
+            .args(["--format", format])
+            .output()
+            .unwrap();
+        assert_eq!(output.status.code(), Some(1), "{output:?}");
+        String::from_utf8(output.stdout).unwrap()
+    };
+    let github = run("github");
+    let of_file = |file: &str, target: &str| {
+        let at = format!(",file={file}::");
+        github
+            .lines()
+            .any(|line| line.starts_with("::error") && line.contains(&at) && line.contains(target))
+    };
+    assert!(of_file("13.0/libptx.so", "(prod)"), "{github}");
+    assert!(of_file("13.0/libptx.so", "(edge)"), "{github}");
+    assert!(of_file("11.8/server-shared", "(edge)"), "{github}");
+    assert!(!of_file("11.8/server-shared", "(prod)"), "{github}");
+    let sarif: Value = serde_json::from_str(&run("sarif")).unwrap();
+    for result in sarif["runs"][0]["results"].as_array().unwrap() {
+        let place = &result["locations"][0]["physicalLocation"]["artifactLocation"];
+        assert!(place["uri"].as_str().unwrap().contains(".8/") || place["uri"] == "13.0/libptx.so");
+    }
+    let Some(judges) = judges::all() else { return };
+    for (format, schema, script) in [
+        ("junit", &judges.junit, JUNIT),
+        ("sarif", &judges.sarif, SARIF),
+    ] {
+        let folder = place.path().join(format);
+        fs::create_dir(&folder).unwrap();
+        fs::write(folder.join("report"), run(format)).unwrap();
+        assert_eq!(judged(judges, script, schema, &folder), "1");
+    }
 }
 
 #[test]

@@ -1,6 +1,10 @@
 //! Will a file run on a machine, and what is missing: pure, from what was read of the file and the matrix.
 
+mod elsewhere;
+
 use std::collections::BTreeMap;
+
+pub use elsewhere::{Brought, of_machine, unmet};
 
 use super::{File, Inspection, Kind, Linkage, Machine, Module, Use};
 use crate::ask;
@@ -24,6 +28,16 @@ pub fn judge(found: &mut Inspection, machine: Option<&Machine>, matrix: &Matrix)
     }
     spare_variants(&found.files, &mut of_files);
     let mut findings = merged(of_files.into_iter().flatten().collect());
+    if let Some(machine) = machine.filter(|machine| !machine.here) {
+        findings.extend(of_machine(machine, matrix));
+        // What is said to be there is all there is; of a target that says nothing of it nothing is held missing.
+        if machine.cuda.is_some() {
+            let brought = Brought::by(&found.files);
+            for file in &found.files {
+                findings.extend(unmet(file, &brought, machine, matrix));
+            }
+        }
+    }
     findings.sort_by(|a, b| b.severity.cmp(&a.severity).then(a.layer.cmp(&b.layer)));
     if machine.is_none() && findings.is_empty() {
         return;
@@ -46,12 +60,15 @@ pub fn of_file(
         driver(file, machine, matrix, &mut findings, unknown);
         device_code(file, machine, matrix, &mut findings, unknown);
         libraries(file, machine, &mut findings);
+        if !machine.here {
+            elsewhere::file(file, machine, &mut findings);
+        }
     }
     findings
 }
 
 /// A variant that does not run is no error where another one does: some ways work.
-fn spare_variants(files: &[File], of_files: &mut [Vec<Finding>]) {
+pub fn spare_variants(files: &[File], of_files: &mut [Vec<Finding>]) {
     let is_sound = |findings: &[Finding]| findings.iter().all(|f| f.severity < Severity::Error);
     let mut sound: BTreeMap<String, &str> = BTreeMap::new();
     for (file, findings) in files.iter().zip(of_files.iter()) {
@@ -137,7 +154,7 @@ fn verdict(
 
 /// One driver that is too old for ten files of a wheel is one fault: its findings become one, for each major version of
 /// the runtime, with the files as its subjects.
-fn merged(findings: Vec<Finding>) -> Vec<Finding> {
+pub fn merged(findings: Vec<Finding>) -> Vec<Finding> {
     let mut all: Vec<Finding> = Vec::new();
     for finding in findings {
         let minimum = |f: &Finding| f.fixes.first().map(|fix| fix.summary.clone());
@@ -447,7 +464,7 @@ fn device_code(
                 ))
                 .detail("the driver compiles PTX when the program starts, and knows the PTX of its own CUDA release and older")
                 .fix(Fix::at(Layer::Driver, "upgrade the driver to the CUDA release that the file was built with, or newer").cost("root, reboot"))
-                .fix(Fix::at(Layer::Application, format!("take or make a build with machine code for sm_{major}{minor}")).cost("rebuild")),
+                .fix(Fix::at(Layer::Application, build_for(gpu.capability, file, matrix)).cost("rebuild")),
             );
         } else if natively + compiled + not_known == 0 {
             findings.push(
@@ -458,7 +475,7 @@ fn device_code(
                     format!("{} has no code for {name}: it has {has}", file.path),
                 ))
                 .detail("no kernel of it can start there: `no kernel image is available for execution on the device`")
-                .fix(Fix::at(Layer::Application, format!("take or make a build with code for sm_{major}{minor}, or with PTX for an older architecture")).cost("rebuild")),
+                .fix(Fix::at(Layer::Application, build_for(gpu.capability, file, matrix)).cost("rebuild")),
             );
         } else if not_known > 0 && natively + compiled == 0 {
             unknown.push(format!(
@@ -520,6 +537,37 @@ fn device_code(
             ),
         );
     }
+}
+
+/// The build that has code for a GPU: what to ask nvcc for, and which toolkit can, where the file's own cannot.
+fn build_for(gpu: Capability, file: &File, matrix: &Matrix) -> String {
+    let (major, minor) = gpu;
+    let own = file.toolkits.last().cloned().or_else(|| {
+        let isa = file.ptx_isa.last()?;
+        let row = matrix.ptx_isas().iter().find(|row| row.ptx == *isa)?;
+        Some(row.cuda.clone())
+    });
+    let arch = matrix.arch(gpu);
+    let last = arch.and_then(|arch| arch.last_toolkit.as_ref());
+    let first = arch.map(|arch| &arch.first_toolkit);
+    let toolkit = match (own, first, last) {
+        (Some(own), _, Some(last)) if own.major_minor() != last.major_minor() && own > *last => {
+            format!(
+                " with CUDA {last} or older: CUDA {} builds for no sm_{major}{minor}",
+                own.major_minor()
+            )
+        }
+        (Some(own), Some(first), _) if own.major_minor() != first.major_minor() && own < *first => {
+            format!(
+                " with CUDA {first} or newer: CUDA {} does not know sm_{major}{minor}",
+                own.major_minor()
+            )
+        }
+        _ => String::new(),
+    };
+    format!(
+        "take or make a build with code for sm_{major}{minor} (`-gencode arch=compute_{major}{minor},code=sm_{major}{minor}`){toolkit}"
+    )
 }
 
 /// What the file needs of others: the C library of the target, and on this machine everything.

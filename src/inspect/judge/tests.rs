@@ -164,3 +164,78 @@ fn the_ways_out_are_those_of_the_matrix() {
     assert!(has(Layer::Runtime, "CUDA 12.9 or older"));
     assert!(has(Layer::Driver, "cuda-compat-13-0"));
 }
+
+/// What is found in a file for a described machine, notes aside.
+fn found(file: &File, target: &str, change: impl Fn(&mut Machine)) -> Vec<String> {
+    let matrix = Matrix::bundled();
+    let target: target::Target = target.parse().unwrap();
+    let mut machine = super::super::machine_of_target(&target, &matrix).unwrap();
+    change(&mut machine);
+    let findings = of_file(file, Some(&machine), &matrix, &mut Vec::new());
+    findings
+        .iter()
+        .filter(|f| f.severity > Severity::Note)
+        .map(|f| f.id.clone())
+        .collect()
+}
+
+#[test]
+fn what_a_file_still_knows_of_the_machine_that_built_it() {
+    let file = |runpath: &str| File {
+        runpath: Some(runpath.to_owned()),
+        ..library("app", "12")
+    };
+    for (runpath, id) in [
+        ("/usr/local/cuda/lib64/stubs", Some("runpath-to-stubs")),
+        ("/home/me/app/build", Some("runpath-to-build-machine")),
+        ("$ORIGIN:/builds/app/lib", Some("runpath-to-build-machine")),
+        ("$ORIGIN/../lib:/usr/local/cuda/lib64:/opt/app/lib", None),
+        ("", None),
+    ] {
+        let ids = found(&file(runpath), "driver=535.104.05,gpu=A100", |_| {});
+        assert_eq!(ids, id.into_iter().collect::<Vec<_>>(), "{runpath}");
+        // On this machine the loader's search says more.
+        let here = found(&file(runpath), "driver=535.104.05,gpu=A100", |m| {
+            m.here = true
+        });
+        assert!(here.is_empty(), "{runpath}: {here:?}");
+    }
+}
+
+#[test]
+fn a_file_for_another_processor_or_libstdcxx() {
+    let mut file = library("app", "12");
+    file.arch = Some("x86_64".to_owned());
+    file.glibcxx = Version::parse("3.4.30");
+    let ids = |target: &str, arch: Option<&str>| {
+        found(&file, target, |m| m.arch = arch.map(str::to_owned))
+    };
+    assert_eq!(
+        ids("gpu=A100", Some("aarch64")),
+        ["file-for-other-processor"]
+    );
+    assert!(ids("gpu=A100", Some("x86_64")).is_empty());
+    assert_eq!(ids("os=ubuntu-20.04", None), ["libstdcxx-too-old"]);
+    assert!(ids("os=debian-12", None).is_empty());
+    assert!(ids("os=somewhere-1", None).is_empty());
+}
+
+#[test]
+fn a_driver_that_does_not_drive_the_gpus_of_its_machine() {
+    let matrix = Matrix::bundled();
+    for (target, id) in [
+        ("driver=595.45.04,gpu=V100", Some("gpu-dropped-by-branch")),
+        ("driver=470.256.02,gpu=L40S", Some("gpu-too-new-for-branch")),
+        ("driver=580.95.05,gpu=V100+RTX 5090", None),
+        ("driver=580.95.05", None),
+        ("gpu=V100", None),
+    ] {
+        let target: target::Target = target.parse().unwrap();
+        let machine = super::super::machine_of_target(&target, &matrix).unwrap();
+        let ids: Vec<String> = of_machine(&machine, &matrix)
+            .into_iter()
+            .map(|f| f.id)
+            .collect();
+        assert_eq!(ids, id.into_iter().collect::<Vec<_>>(), "{target}");
+    }
+}

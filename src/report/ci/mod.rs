@@ -19,6 +19,7 @@ pub use sarif::render as sarif;
 use super::Report;
 use crate::diagnosis::Status;
 use crate::finding::{Finding, Severity};
+use crate::preflight::{Artifact, Preflight, TargetVerdict};
 
 /// The results of one run.
 #[derive(Clone, Debug)]
@@ -133,6 +134,79 @@ impl<'a> Results<'a> {
         }
     }
 
+    /// The results of a preflight: a suite a target, with a case an artifact. `fails` says which findings fail the run.
+    pub fn of_preflight(
+        found: &'a Preflight,
+        taken_at: &'a str,
+        failed: bool,
+        unknown_fails: bool,
+        fails: impl Fn(Severity) -> bool,
+    ) -> Self {
+        let suites = found
+            .targets
+            .iter()
+            .enumerate()
+            .map(|(index, target)| {
+                let mut cases: Vec<Case<'a>> = found
+                    .artifacts
+                    .iter()
+                    .map(|artifact| case(artifact, index, unknown_fails))
+                    .collect();
+                let ignored = found
+                    .ignored
+                    .iter()
+                    .filter(|ignored| ignored.target == target.name)
+                    .map(|ignored| (&ignored.finding, true));
+                let counting = target.findings.iter().map(|finding| (finding, false));
+                for (finding, ignored) in counting.chain(ignored) {
+                    let told = Told {
+                        finding,
+                        fails: !ignored && fails(finding.severity),
+                        ignored,
+                    };
+                    // One fault of several artifacts fails each of them.
+                    let of = |case: &Case<'a>| {
+                        finding.subjects.iter().any(|subject| {
+                            // `libcudart.so.13 for dist/server`: the file stands behind.
+                            let file = subject.rsplit(" for ").next().unwrap_or(subject);
+                            is_of(file, &case.name) || is_of(subject, &case.name)
+                        })
+                    };
+                    let mut is_told = false;
+                    for case in cases.iter_mut().filter(|case| of(case)) {
+                        case.findings.push(told);
+                        is_told = true;
+                    }
+                    if !is_told {
+                        of_target(&mut cases, target).findings.push(told);
+                    }
+                }
+                for reason in &target.unknown {
+                    let is_told = |case: &&mut Case<'a>| is_of(reason, &case.name);
+                    let unknown = Unknown {
+                        reason: reason.clone(),
+                        fails: unknown_fails,
+                    };
+                    match cases.iter_mut().find(is_told) {
+                        Some(case) => case.unknown = Some(unknown),
+                        None => of_target(&mut cases, target).unknown = Some(unknown),
+                    }
+                }
+                Suite {
+                    name: target.name.clone(),
+                    cases,
+                }
+            })
+            .collect();
+        Self {
+            command: "preflight",
+            taken_at,
+            summary: found.verdict.summary.clone(),
+            failed,
+            suites,
+        }
+    }
+
     /// All findings with their suite and case.
     fn findings(&self) -> impl Iterator<Item = (&Suite<'a>, &Case<'a>, Told<'a>)> {
         self.suites.iter().flat_map(|suite| {
@@ -152,6 +226,53 @@ impl<'a> Results<'a> {
             String::new()
         }
     }
+}
+
+/// An artifact on one target.
+fn case<'a>(artifact: &Artifact, target: usize, unknown_fails: bool) -> Case<'a> {
+    let is_unknown = artifact.on.get(target) == Some(&Status::Unknown);
+    Case {
+        name: artifact.path.clone(),
+        file: Some(artifact.path.clone()),
+        tells: match artifact.judged {
+            0 => format!("{}: nothing in it has to do with the GPU", artifact.kind),
+            1 => format!("{}: 1 thing judged", artifact.kind),
+            n => format!("{}: {n} things judged", artifact.kind),
+        },
+        absent: artifact.judged == 0,
+        unknown: is_unknown.then(|| Unknown {
+            reason: "see the report".to_owned(),
+            fails: unknown_fails,
+        }),
+        findings: Vec::new(),
+    }
+}
+
+/// The case of what is about the target itself.
+fn of_target<'c, 'a>(cases: &'c mut Vec<Case<'a>>, target: &TargetVerdict) -> &'c mut Case<'a> {
+    const NAME: &str = "the target itself";
+    let at = cases.iter().position(|case| case.name == NAME);
+    let at = at.unwrap_or_else(|| {
+        cases.push(Case {
+            name: NAME.to_owned(),
+            file: None,
+            tells: target.described.clone(),
+            absent: false,
+            unknown: None,
+            findings: Vec::new(),
+        });
+        cases.len() - 1
+    });
+    // It was found or put there a line above.
+    #[expect(clippy::indexing_slicing, reason = "an index of this very list")]
+    &mut cases[at]
+}
+
+/// Whether a path or a text begins with an artifact's path: `dist/a.whl` of `dist/a.whl/x/libx.so` and `dist/a.whl: cut`.
+fn is_of(text: &str, artifact: &str) -> bool {
+    let artifact = artifact.trim_end_matches('/');
+    text.strip_prefix(artifact)
+        .is_some_and(|rest| rest.is_empty() || rest.starts_with(['/', ':', '!', '(', ' ']))
 }
 
 /// A finding in plain text of several lines: what it means, what it rests on, and what mends it. The host's strings

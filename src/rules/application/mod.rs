@@ -29,6 +29,7 @@ macro_rules! rule {
 
 pub(super) static RULES: &[Rule] = &[
     rule!("glibc-too-old", System, Error),
+    rule!("libstdcxx-too-old", System, Error),
     rule!("device-code-packed-too-new", Driver, Warning),
     rule!("ptx-too-new-for-driver", Driver, Error),
     rule!("file-damaged", Libraries, Error),
@@ -42,6 +43,7 @@ pub(super) static RULES: &[Rule] = &[
     ),
     rule!("device-code-compiled-at-start", Application, Note),
     rule!("device-code-partial", Application, Note),
+    rule!("file-for-other-processor", Application, Error),
     rule!("no-device-code-for-gpu", Application, Error),
     Rule {
         // What a process has loaded is all that is known of it.
@@ -65,4 +67,6 @@ pub(super) static RULES: &[Rule] = &[
         Error,
         super::framework::ptx_jit_variable
     ),
+    rule!("runpath-to-build-machine", Application, Warning),
+    rule!("runpath-to-stubs", Application, Warning),
 ];

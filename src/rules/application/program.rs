@@ -53,9 +53,8 @@ fn machine(ctx: &Ctx<'_>) -> Machine {
     Machine {
         name: "this machine".to_owned(),
         driver: ctx.driver_version().map(|(version, _)| version.clone()),
-        no_driver: false,
         gpus,
-        glibc: None,
         here: true,
+        ..Machine::default()
     }
 }

@@ -1,0 +1,480 @@
+//! `gpudoctor preflight`: what was built here, held against the machines that it is for.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use super::deliver::{Renderers, deliver};
+use super::{files, look, now, overlay, snapshot, terminal, with_watch};
+use crate::cli::{FailOn, FleetArgs, LookArgs, PreflightArgs};
+use crate::diagnosis::Status;
+use crate::error::Error;
+use crate::inspect::gather::{Request, gather};
+use crate::inspect::{Inspection, Kind};
+use crate::matrix::Matrix;
+use crate::preflight::config::{self, Config};
+use crate::preflight::fleet::{self, Extra, Target};
+use crate::preflight::manifest::{self, Manifest};
+use crate::preflight::walk::{Found, Globs};
+use crate::preflight::{Ignore, Preflight, Question, Read, init, judge};
+use crate::read::fatbin::Look;
+use crate::report::ci::{self, Results};
+use crate::report::{json, preflight as report};
+use crate::sysroot::{Sysroot, file_name, path_text};
+use crate::{redact, rules};
+
+/// The most bytes of a requirement or lock file; a lock of a large project has a few megabytes.
+const MAX_MANIFEST: usize = 64 << 20;
+/// The most bytes of gpudoctor.toml.
+const MAX_CONFIG: usize = 1 << 20;
+/// How far requirement files may name each other.
+const MAX_INCLUDES: usize = 16;
+
+pub(super) fn run(args: &PreflightArgs) -> Result<u8, Error> {
+    let matrix = overlay::matrix(args.matrix.as_deref(), !args.no_redact)?;
+    if args.init {
+        return begin(args, &matrix);
+    }
+    let (config, folder) = fleet_file(&args.fleet, &matrix)?;
+    let targets = targets(&args.fleet, &config, &matrix)?;
+    let sysroot = Sysroot::live();
+    let (found, folder) = if args.paths.is_empty() {
+        if config.artifacts.is_empty() {
+            return Err(Error::Usage(
+                "nothing to judge: name files, or `artifacts` under [preflight] in gpudoctor.toml"
+                    .to_owned(),
+            ));
+        }
+        let globs = Globs::new(&config.artifacts).map_err(Error::Usage)?;
+        (with_watch(|| globs.find(&sysroot, &folder)), folder)
+    } else {
+        (named(&args.paths), String::new())
+    };
+    let mut artifacts = Vec::new();
+    with_watch(|| {
+        for (path, is_named) in &found.paths {
+            let place = place(&folder, path);
+            artifacts.extend(read(&sysroot, &place, path, *is_named)?);
+        }
+        Ok::<(), Error>(())
+    })?;
+    let mut ignore = config.ignore;
+    for name in &args.ignore {
+        let id = name.split(':').next().unwrap_or(name);
+        if rules::by_id(id).is_none() {
+            return Err(Error::Usage(format!(
+                "--ignore: `{}` is no finding id; `gpudoctor explain --list` lists them",
+                id.escape_debug()
+            )));
+        }
+        ignore.push(Ignore {
+            what: name.clone(),
+            reason: "--ignore".to_owned(),
+            expires: None,
+        });
+    }
+    let taken_at = now();
+    let mut preflight = judge(&Question {
+        artifacts: &artifacts,
+        targets: &targets,
+        ignore: &ignore,
+        today: taken_at.get(..10).unwrap_or_default(),
+        problems: &found.problems,
+        matrix: &matrix,
+    });
+    if !args.no_redact {
+        preflight = redacted(&sysroot, &preflight)?;
+    }
+    let fail_on = args.fail_on.or(config.fail_on);
+    let code = exit_code(fail_on, &preflight);
+    let results = || {
+        Results::of_preflight(
+            &preflight,
+            &taken_at,
+            code != 0,
+            unknown_counts(fail_on),
+            |f| fail_on.unwrap_or(FailOn::Error).fails(f),
+        )
+    };
+    deliver(
+        &args.report,
+        &Renderers {
+            text: &|options| report::text(&preflight, options),
+            markdown: &|| ci::summary(&results()),
+            json: &|| json::preflight(&preflight, &matrix, &taken_at),
+            results: &results,
+        },
+    )?;
+    Ok(code)
+}
+
+/// 1 where something is at or above the threshold. Without one: an error, or that it could not be told.
+fn exit_code(fail_on: Option<FailOn>, found: &Preflight) -> u8 {
+    let threshold = fail_on.unwrap_or(FailOn::Error);
+    let mut findings = found.targets.iter().flat_map(|target| &target.findings);
+    let fails = findings.any(|finding| threshold.fails(finding.severity));
+    let is_unknown = found
+        .targets
+        .iter()
+        .any(|target| target.verdict.status == Status::Unknown || !target.unknown.is_empty());
+    u8::from(fails || unknown_counts(fail_on) && is_unknown)
+}
+
+/// Whether what could not be told fails the run.
+fn unknown_counts(fail_on: Option<FailOn>) -> bool {
+    matches!(fail_on, None | Some(FailOn::Unknown))
+}
+
+/// gpudoctor.toml and its folder: the one that is named, else that of this folder or the nearest one above it. Empty where
+/// there is none.
+pub(super) fn fleet_file(args: &FleetArgs, matrix: &Matrix) -> Result<(Config, String), Error> {
+    let path = match &args.config {
+        Some(path) => path.clone(),
+        None => match nearest()? {
+            Some(path) => path,
+            None => return Ok((Config::default(), ".".to_owned())),
+        },
+    };
+    let sysroot = Sysroot::live();
+    let shown = path_text(&path);
+    let text = sysroot.text_up_to(&shown, MAX_CONFIG);
+    let text = match &text {
+        crate::facts::Reading::Present { value, .. } => value,
+        crate::facts::Reading::Absent { .. } => {
+            return Err(Error::file("read", &path, "no such file"));
+        }
+        crate::facts::Reading::Unreadable { reason } => {
+            let reason = reason.rsplit(": ").next().unwrap_or(reason);
+            return Err(Error::file("read", &path, reason));
+        }
+    };
+    let config = config::parse(text, matrix).map_err(|e| Error::file("use", &path, e))?;
+    let folder = match shown.rsplit_once('/') {
+        None => ".",
+        Some(("", _)) => "/",
+        Some((folder, _)) => folder,
+    };
+    Ok((config, folder.to_owned()))
+}
+
+/// The file in this folder or above it, up to the repository's own.
+fn nearest() -> Result<Option<PathBuf>, Error> {
+    let own = PathBuf::from(config::FILE);
+    if own.is_file() {
+        return Ok(Some(own));
+    }
+    let here = std::env::current_dir()
+        .map_err(|e| Error::Usage(format!("the working folder cannot be read: {e}")))?;
+    for folder in here.ancestors() {
+        let file = folder.join(config::FILE);
+        if file.is_file() {
+            return Ok(Some(file));
+        }
+        if folder.join(".git").exists() {
+            break;
+        }
+    }
+    Ok(None)
+}
+
+/// The machines: those that are named, else those of the file.
+pub(super) fn targets(
+    args: &FleetArgs,
+    config: &Config,
+    matrix: &Matrix,
+) -> Result<Vec<Target>, Error> {
+    let mut targets = Vec::new();
+    for name in &args.target_name {
+        let target = config.targets.iter().find(|target| target.name == *name);
+        let Some(target) = target else {
+            let known: Vec<&str> = config.targets.iter().map(|t| t.name.as_str()).collect();
+            return Err(Error::Usage(format!(
+                "--target-name: there is no target `{}`{}",
+                name.escape_debug(),
+                if known.is_empty() {
+                    ": gpudoctor.toml has none".to_owned()
+                } else {
+                    format!(": gpudoctor.toml has {}", known.join(", "))
+                }
+            )));
+        };
+        targets.push(target.clone());
+    }
+    for (index, named) in args.target.iter().enumerate() {
+        let described = &named.target;
+        if described.os.as_ref().is_some_and(|os| os.id == "windows") {
+            return Err(Error::Usage(
+                "--target: files for Linux are judged, and Windows runs none; `os=wsl` does"
+                    .to_owned(),
+            ));
+        }
+        let name = match (&named.name, args.target.len()) {
+            (Some(name), _) => name.clone(),
+            (None, 1) => "target".to_owned(),
+            (None, _) => format!("target-{}", index + 1),
+        };
+        let target = fleet::described(&name, described, Extra::default(), matrix)
+            .map_err(|e| Error::Usage(format!("--target: {e}")))?;
+        targets.push(target);
+    }
+    for path in &args.target_from {
+        let facts = snapshot::read(path)?;
+        let name = path.file_stem().map_or("snapshot".to_owned(), |stem| {
+            stem.to_string_lossy().into_owned()
+        });
+        let target =
+            fleet::of_snapshot(&name, &facts, matrix).map_err(|e| Error::file("use", path, e))?;
+        targets.push(target);
+    }
+    let mut names = std::collections::BTreeSet::new();
+    if let Some(twice) = targets.iter().find(|target| !names.insert(&target.name)) {
+        return Err(Error::Usage(format!(
+            "two targets are called `{}`: --target NAME:driver=...,gpu=... gives one another name",
+            twice.name.escape_debug()
+        )));
+    }
+    if targets.is_empty() {
+        targets.clone_from(&config.targets);
+    }
+    if targets.is_empty() {
+        return Err(Error::Usage(
+            "no machine to hold it against: --target driver=535,gpu=A100, --target-from FILE, or a gpudoctor.toml (`gpudoctor preflight --init` writes one)"
+                .to_owned(),
+        ));
+    }
+    Ok(targets)
+}
+
+fn named(paths: &[PathBuf]) -> Found {
+    Found {
+        paths: paths.iter().map(|path| (path_text(path), true)).collect(),
+        problems: Vec::new(),
+    }
+}
+
+fn place(folder: &str, path: &str) -> String {
+    if folder.is_empty() || folder == "." || path.starts_with('/') {
+        path.to_owned()
+    } else {
+        crate::sysroot::join(folder, path)
+    }
+}
+
+/// Reads one artifact; `None` where a glob met a file that device code cannot be in.
+fn read(sysroot: &Sysroot, place: &str, path: &str, is_named: bool) -> Result<Option<Read>, Error> {
+    if manifest::is_manifest(place) {
+        return Ok(Some(read_manifest(sysroot, place, path)?));
+    }
+    let mut found = Inspection::default();
+    let request = Request {
+        sysroot,
+        resolver: None,
+        look: Look { deep: false },
+        all: true,
+        progress: &|_, _| {},
+    };
+    match gather(place, &request, &mut found) {
+        Ok(()) => {}
+        Err(e) if is_named => return Err(e),
+        Err(_) => return Ok(None),
+    }
+    let kind = found
+        .containers
+        .last()
+        .map_or("file", |container| container.kind.as_str())
+        .to_owned();
+    let requires = found
+        .containers
+        .iter()
+        .flat_map(|container| container.requires.clone())
+        .collect();
+    // As they are named in gpudoctor.toml, not as they are reached from here.
+    for file in &mut found.files {
+        if let Some(rest) = file.path.strip_prefix(place) {
+            file.path = format!("{path}{rest}");
+        }
+    }
+    let unread = found
+        .problems
+        .iter()
+        .map(|problem| format!("{path}: {problem}"))
+        .collect();
+    found.files.retain(|file| file.kind != Kind::Other);
+    Ok(Some(Read {
+        path: path.to_owned(),
+        kind,
+        files: found.files,
+        pins: Vec::new(),
+        requires,
+        unread,
+    }))
+}
+
+/// A requirement or lock file with those that it names.
+fn read_manifest(sysroot: &Sysroot, place: &str, path: &str) -> Result<Read, Error> {
+    let text = |place: &str| match sysroot.text_up_to(place, MAX_MANIFEST) {
+        crate::facts::Reading::Present { value, .. } => Ok(value),
+        crate::facts::Reading::Absent { .. } => Err("no such file".to_owned()),
+        crate::facts::Reading::Unreadable { reason } => Err(reason),
+    };
+    let first = text(place).map_err(|e| {
+        let reason = e.rsplit(": ").next().unwrap_or(&e).to_owned();
+        Error::file("read", Path::new(place), reason)
+    })?;
+    let mut whole = manifest::read(path, &first).unwrap_or_default();
+    let mut constraints = Vec::new();
+    let mut waiting = within(place, path, &whole);
+    let mut seen = vec![place.to_owned()];
+    while let Some((place, path, is_constraint)) = waiting.pop() {
+        if seen.contains(&place) || seen.len() > MAX_INCLUDES {
+            continue;
+        }
+        seen.push(place.clone());
+        match text(&place) {
+            Ok(text) => {
+                // Whatever its name is, pip reads it as requirements.
+                let as_pip = format!("{path}-requirements.txt");
+                let read = manifest::read(&path, &text)
+                    .or_else(|| manifest::read(&as_pip, &text))
+                    .unwrap_or_default();
+                waiting.extend(within(&place, &path, &read));
+                whole.problems.extend(read.problems);
+                if is_constraint {
+                    constraints.extend(read.pins);
+                } else {
+                    whole.pins.extend(read.pins);
+                }
+            }
+            Err(e) => whole.problems.push(format!("{path}: {e}")),
+        }
+    }
+    // A constraint says which version, where something else asks for the package.
+    for pin in whole.pins.iter_mut().filter(|pin| pin.version.is_none()) {
+        if let Some(found) = constraints.iter().find(|other| other.name == pin.name) {
+            pin.version.clone_from(&found.version);
+            pin.local.clone_from(&found.local);
+        }
+    }
+    Ok(Read {
+        path: path.to_owned(),
+        kind: whole.kind.to_owned(),
+        pins: whole.pins,
+        unread: whole.problems,
+        ..Read::default()
+    })
+}
+
+/// The files that a requirement file names, as they are reached and as they are shown.
+fn within(place: &str, path: &str, read: &Manifest) -> Vec<(String, String, bool)> {
+    let beside = |of: &str, name: &str| match of.rsplit_once('/') {
+        Some((folder, _)) if !name.starts_with('/') => crate::sysroot::join(folder, name),
+        _ => name.to_owned(),
+    };
+    let includes = read
+        .includes
+        .iter()
+        .filter(|(name, _)| !name.contains("://"));
+    includes
+        .map(|(name, is_constraint)| (beside(place, name), beside(path, name), *is_constraint))
+        .collect()
+}
+
+/// Without what a report may not hold.
+fn redacted(sysroot: &Sysroot, found: &Preflight) -> Result<Preflight, Error> {
+    let secrets = crate::probe::secrets(sysroot, &super::own_environment());
+    let value = serde_json::to_value(found).map_err(|e| Error::Output(e.into()))?;
+    serde_json::from_value(redact::value(secrets, value)).map_err(|e| Error::Output(e.into()))
+}
+
+/// `--init`: writes a file to begin with.
+fn begin(args: &PreflightArgs, matrix: &Matrix) -> Result<u8, Error> {
+    let path = args
+        .fleet
+        .config
+        .clone()
+        .unwrap_or_else(|| PathBuf::from(config::FILE));
+    #[expect(clippy::disallowed_methods, reason = "the file that is to be written")]
+    let is_there = fs::symlink_metadata(&path).is_ok();
+    if is_there && !args.force {
+        return Err(Error::file(
+            "write",
+            &path,
+            "it is there already; --force writes over it",
+        ));
+    }
+    let own = args.fleet.target.first();
+    let name = args
+        .fleet
+        .target_name
+        .first()
+        .or_else(|| own?.name.as_ref())
+        .map_or("prod", String::as_str);
+    let artifacts = artifacts_here(&path);
+    let mut wrote_from = "flags".to_owned();
+    let target = match (own, &args.from) {
+        (Some(named), _) => fleet::described(name, &named.target, Extra::default(), matrix)
+            .map_err(|e| Error::Usage(format!("--target: {e}")))?,
+        (None, Some(from)) => {
+            wrote_from = match file_name(&path_text(from)) {
+                "-" => "a snapshot".to_owned(),
+                file => format!("the snapshot {file}"),
+            };
+            let facts = snapshot::read(from)?;
+            fleet::of_snapshot(name, &facts, matrix).map_err(|e| Error::file("use", from, e))?
+        }
+        (None, None) => {
+            "this machine".clone_into(&mut wrote_from);
+            let facts = look(&LookArgs {
+                load_nothing: true,
+                timeout: 30,
+                ..LookArgs::default()
+            })?;
+            match fleet::of_snapshot(name, &facts, matrix) {
+                Ok(target) => target,
+                // A build host has no GPU: the file says so, and what to fill in.
+                Err(_) => {
+                    let text = init::example(name, &artifacts);
+                    config::parse(&text, matrix).map_err(Error::Usage)?;
+                    files::write(&path, &text)?;
+                    terminal::say(&format!(
+                        "{} is written with an example: there is no GPU here to describe; put in the machines that it is for, or take one there with `gpudoctor snapshot -o host.json` and `gpudoctor preflight --init --from host.json`",
+                        path_text(&path)
+                    ));
+                    return Ok(0);
+                }
+            }
+        }
+    };
+    let text = init::of_target(&target, &wrote_from, &artifacts);
+    // What is written has to be read again.
+    config::parse(&text, matrix).map_err(Error::Usage)?;
+    files::write(&path, &text)?;
+    terminal::say(&format!("{} is written", path_text(&path)));
+    Ok(0)
+}
+
+/// Globs for what lies beside the file that is to be written.
+fn artifacts_here(path: &Path) -> Vec<String> {
+    let folder = path
+        .parent()
+        .map(path_text)
+        .filter(|folder| !folder.is_empty());
+    let folder = folder.unwrap_or_else(|| ".".to_owned());
+    let names = Sysroot::live().list(&folder, |_| true);
+    let names = names.items();
+    let mut globs = Vec::new();
+    for (name, wanted) in [
+        ("build", &["build/**/*.so", "build/**/*.so.*"][..]),
+        ("dist", &["dist/*.whl"]),
+    ] {
+        if names.iter().any(|other| other == name) {
+            globs.extend(wanted.iter().map(|glob| (*glob).to_owned()));
+        }
+    }
+    globs.extend(
+        names
+            .iter()
+            .filter(|name| manifest::is_manifest(name))
+            .cloned(),
+    );
+    globs
+}

@@ -1,0 +1,403 @@
+//! `gpudoctor.toml`: the machines that a repository's artifacts are to run on, and what is to be judged.
+//!
+//! It is read strictly: a key that nobody reads, or a value that nothing can be, would be trusted and would do nothing. What
+//! is wrong is told in one line with the number of the line.
+
+use std::collections::BTreeMap;
+
+use serde::Deserialize;
+use toml::Spanned;
+
+use super::Ignore;
+use super::fleet::{self, Target};
+use crate::cli::FailOn;
+use crate::matrix::Matrix;
+use crate::rules;
+use crate::target;
+
+/// The file's name.
+pub const FILE: &str = "gpudoctor.toml";
+
+/// What the file says.
+#[derive(Clone, Debug, Default)]
+pub struct Config {
+    /// The machines, by name.
+    pub targets: Vec<Target>,
+    /// Globs of the artifacts, seen from the file's folder; `!` before one takes away.
+    pub artifacts: Vec<String>,
+    /// From when on a run has failed.
+    pub fail_on: Option<FailOn>,
+    /// Findings that do not count.
+    pub ignore: Vec<Ignore>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct File {
+    #[serde(default)]
+    target: BTreeMap<Spanned<String>, Spanned<TargetTable>>,
+    #[serde(default)]
+    preflight: Settings,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+struct TargetTable {
+    driver: Option<Spanned<Word>>,
+    gpus: Option<Vec<Spanned<Word>>>,
+    cuda: Option<Spanned<Word>>,
+    cudnn: Option<Spanned<Word>>,
+    glibc: Option<Spanned<Word>>,
+    os: Option<Spanned<Word>>,
+    arch: Option<Spanned<Word>>,
+    container: Option<bool>,
+    #[serde(default)]
+    provides: Vec<String>,
+}
+
+/// A text, or a number that somebody wrote without quotes. A number is taken as it is written where that is what is meant.
+#[derive(Debug, Deserialize)]
+#[serde(untagged)]
+enum Word {
+    Text(String),
+    Number(#[expect(dead_code, reason = "only that it is one: its text is taken")] f64),
+}
+
+#[derive(Default, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+struct Settings {
+    #[serde(default)]
+    artifacts: Vec<Spanned<String>>,
+    fail_on: Option<Spanned<String>>,
+    #[serde(default)]
+    ignore: Vec<IgnoreTable>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct IgnoreTable {
+    id: Spanned<String>,
+    reason: Spanned<String>,
+    expires: Option<Spanned<Day>>,
+}
+
+/// A date of TOML, or a text that is one.
+#[derive(Deserialize)]
+#[serde(untagged)]
+enum Day {
+    Date(toml::value::Datetime),
+    Text(String),
+}
+
+/// Reads the file.
+///
+/// # Errors
+/// What is wrong, in one line that begins with the number of the line: `line 3: unknown field ...`.
+pub fn parse(text: &str, matrix: &Matrix) -> Result<Config, String> {
+    let lines = Lines(text);
+    let file: File = toml::from_str(text).map_err(|e| {
+        let at = e.span().map_or(0, |span| span.start);
+        lines.wrong(at, one_line(e.message()))
+    })?;
+    let mut config = Config::default();
+    for (name, table) in &file.target {
+        config.targets.push(target(name, table, &lines, matrix)?);
+    }
+    // As they stand in the file.
+    let place = |name: &str| {
+        let found = file.target.keys().find(|key| key.get_ref() == name);
+        found.map_or(0, |key| key.span().start)
+    };
+    config.targets.sort_by_key(|target| place(&target.name));
+    for glob in file.preflight.artifacts {
+        let at = glob.span().start;
+        let glob = glob.into_inner();
+        super::walk::Globs::new(std::slice::from_ref(&glob)).map_err(|e| lines.wrong(at, e))?;
+        config.artifacts.push(glob);
+    }
+    if let Some(word) = &file.preflight.fail_on {
+        config.fail_on = Some(match word.get_ref().as_str() {
+            "error" => FailOn::Error,
+            "warning" => FailOn::Warning,
+            "unknown" => FailOn::Unknown,
+            "never" => FailOn::Never,
+            other => {
+                return Err(lines.wrong(
+                    word.span().start,
+                    format!(
+                        "fail-on `{}`: error, warning, unknown or never is wanted",
+                        other.escape_debug()
+                    ),
+                ));
+            }
+        });
+    }
+    for table in &file.preflight.ignore {
+        config.ignore.push(ignore(table, &lines)?);
+    }
+    Ok(config)
+}
+
+fn target(
+    name: &Spanned<String>,
+    table: &Spanned<TargetTable>,
+    lines: &Lines<'_>,
+    matrix: &Matrix,
+) -> Result<Target, String> {
+    let is_plain = |c: char| c.is_ascii_alphanumeric() || "-_.".contains(c);
+    let place = name.span().start;
+    if name.get_ref().is_empty() || !name.get_ref().chars().all(is_plain) {
+        return Err(lines.wrong(
+            place,
+            "the name of a target has letters, digits, `-`, `_` and `.` only",
+        ));
+    }
+    let table = table.get_ref();
+    let mut gpus = Vec::new();
+    for gpu in table.gpus.iter().flatten() {
+        let read = lines.read("gpus", gpu, target::gpu)?;
+        // Each by itself, so that the line is that of the GPU.
+        let one = target::Target {
+            gpus: vec![read.clone()],
+            ..target::Target::default()
+        };
+        crate::inspect::machine_of_target(&one, matrix)
+            .map_err(|e| lines.wrong(gpu.span().start, format!("gpus: {e}")))?;
+        gpus.push(read);
+    }
+    let described = target::Target {
+        driver: lines.maybe("driver", table.driver.as_ref(), target::driver)?,
+        gpus,
+        cuda: lines.maybe("cuda", table.cuda.as_ref(), target::cuda)?,
+        cudnn: lines.maybe("cudnn", table.cudnn.as_ref(), target::release)?,
+        glibc: lines.maybe("glibc", table.glibc.as_ref(), target::glibc)?,
+        os: lines.maybe("os", table.os.as_ref(), target::os)?,
+        torch: None,
+    };
+    let arch = match &table.arch {
+        Some(word) => Some(
+            fleet::arch(&lines.word(word))
+                .map_err(|e| lines.wrong(word.span().start, format!("arch: {e}")))?,
+        ),
+        None => None,
+    };
+    if described == target::Target::default() {
+        return Err(lines.wrong(
+            place,
+            format!(
+                "target `{}` says nothing: driver and gpus are wanted",
+                name.get_ref()
+            ),
+        ));
+    }
+    if let Some(os) = &table.os
+        && described.os.as_ref().is_some_and(|os| os.id == "windows")
+    {
+        return Err(lines.wrong(
+            os.span().start,
+            "os: files for Linux are judged, and Windows runs none; `wsl` does",
+        ));
+    }
+    let extra = fleet::Extra {
+        arch,
+        container: table.container.unwrap_or_default(),
+        provides: table.provides.clone(),
+    };
+    fleet::described(name.get_ref(), &described, extra, matrix).map_err(|e| lines.wrong(place, e))
+}
+
+fn ignore(table: &IgnoreTable, lines: &Lines<'_>) -> Result<Ignore, String> {
+    let name = table.id.get_ref();
+    let id = name.split(':').next().unwrap_or(name);
+    if rules::by_id(id).is_none() {
+        return Err(lines.wrong(
+            table.id.span().start,
+            format!(
+                "`{}` is no finding id: `gpudoctor explain --list` lists them",
+                id.escape_debug()
+            ),
+        ));
+    }
+    let reason = table.reason.get_ref().trim();
+    if reason.is_empty() {
+        return Err(lines.wrong(table.reason.span().start, "the reason is empty"));
+    }
+    let expires = match &table.expires {
+        None => None,
+        Some(day) => {
+            let text = match day.get_ref() {
+                Day::Date(date) => date.to_string(),
+                Day::Text(text) => text.clone(),
+            };
+            let date: jiff::civil::Date = text.parse().map_err(|_| {
+                let what = format!("`{}` is no day: 2026-03-31 is one", text.escape_debug());
+                lines.wrong(day.span().start, what)
+            })?;
+            Some(date.to_string())
+        }
+    };
+    Ok(Ignore {
+        what: name.clone(),
+        reason: reason.to_owned(),
+        expires,
+    })
+}
+
+/// The text, to tell on which line something is.
+struct Lines<'a>(&'a str);
+
+impl Lines<'_> {
+    fn wrong(&self, at: usize, what: impl std::fmt::Display) -> String {
+        let before = self.0.get(..at.min(self.0.len())).unwrap_or(self.0);
+        let line = before.bytes().filter(|b| *b == b'\n').count() + 1;
+        format!("line {line}: {what}")
+    }
+
+    /// A value as text; a number as it is written, since 2.30 is not 2.3.
+    fn word(&self, word: &Spanned<Word>) -> String {
+        match word.get_ref() {
+            Word::Text(text) => text.clone(),
+            Word::Number(_) => self.0.get(word.span()).unwrap_or_default().to_owned(),
+        }
+    }
+
+    fn read<T>(
+        &self,
+        key: &str,
+        word: &Spanned<Word>,
+        read: impl Fn(&str) -> Result<T, String>,
+    ) -> Result<T, String> {
+        read(&self.word(word)).map_err(|e| self.wrong(word.span().start, format!("{key}: {e}")))
+    }
+
+    fn maybe<T>(
+        &self,
+        key: &str,
+        word: Option<&Spanned<Word>>,
+        read: impl Fn(&str) -> Result<T, String>,
+    ) -> Result<Option<T>, String> {
+        word.map(|word| self.read(key, word, read)).transpose()
+    }
+}
+
+/// A message of the parser without its line breaks and what a terminal would act on.
+fn one_line(message: &str) -> String {
+    let words: Vec<&str> = message.split_whitespace().collect();
+    let line = words.join(" ");
+    line.chars()
+        .flat_map(|c| {
+            let hidden = c.is_control();
+            hidden
+                .then(|| c.escape_debug().collect::<Vec<_>>())
+                .unwrap_or_else(|| vec![c])
+        })
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const WHOLE: &str = r#"
+[target.prod]
+driver = 535.183
+gpus = ["A100", 8.9]
+glibc = 2.30
+cuda = "12.4"
+
+[target.edge]
+driver = "470.256.02"
+gpus = ["sm_61"]
+os = "ubuntu-20.04"
+arch = "arm64"
+container = true
+provides = ["libnccl.so.2"]
+
+[preflight]
+artifacts = ["build/**/*.so", "!build/tmp/**"]
+fail-on = "warning"
+ignore = [
+    { id = "runpath-to-stubs", reason = "wrapped by the launcher", expires = 2026-03-31 },
+    { id = "driver-too-old:app", reason = "upgraded in May", expires = "2026-05-31" },
+]
+"#;
+
+    #[test]
+    fn a_whole_file() {
+        let config = parse(WHOLE, &Matrix::bundled()).unwrap();
+        let told: Vec<(&str, &str)> = config
+            .targets
+            .iter()
+            .map(|t| (t.name.as_str(), t.described.as_str()))
+            .collect();
+        assert_eq!(
+            told,
+            [
+                ("prod", "driver=535.183,gpu=A100+sm_89,cuda=12.4,glibc=2.30"),
+                ("edge", "driver=470.256.02,gpu=sm_61,os=ubuntu-20.04"),
+            ]
+        );
+        let edge = &config.targets[1].machine;
+        assert_eq!(edge.arch.as_deref(), Some("aarch64"));
+        assert!(edge.container && edge.provides == ["libnccl.so.2"]);
+        assert_eq!(edge.glibc.as_ref().unwrap().as_str(), "2.31");
+        assert_eq!(config.fail_on, Some(FailOn::Warning));
+        assert_eq!(config.artifacts.len(), 2);
+        let days: Vec<_> = config.ignore.iter().map(|i| i.expires.as_deref()).collect();
+        assert_eq!(days, [Some("2026-03-31"), Some("2026-05-31")]);
+    }
+
+    #[test]
+    fn what_is_wrong_is_told_with_its_line() {
+        let matrix = Matrix::bundled();
+        for (text, line, needle) in [
+            ("[target.a]\ndriver = \"535\"\ngpu = [\"A100\"]\n", 3, "gpu"),
+            ("[target.a]\ndriver = \"12.4\"\n", 2, "three digits"),
+            ("[target.a]\ndriver = [1]\n", 2, ""),
+            (
+                "[target.a]\n\ngpus = [\n\"A100\",\n\"A1000000\"]\n",
+                5,
+                "is not known",
+            ),
+            ("[target.a]\nglibc = \"two\"\n", 2, "glibc"),
+            ("[target.a]\narch = \"mips\"\n", 2, "arch"),
+            ("[target.a]\nos = \"windows\"\n", 2, "Linux"),
+            ("\n[target.a]\n", 2, "says nothing"),
+            ("[target.\"a b\"]\ndriver = 535\n", 1, "letters"),
+            ("[targets.a]\ndriver = 535\n", 1, "targets"),
+            ("[preflight]\nartifact = []\n", 2, "artifact"),
+            ("[preflight]\nartifacts = [\"a[\"]\n", 2, "a["),
+            ("[preflight]\nfail-on = \"always\"\n", 2, "always"),
+            (
+                "[preflight]\nignore = [\n{ id = \"no-such\", reason = \"x\" }]\n",
+                3,
+                "no finding id",
+            ),
+            (
+                "[preflight]\nignore = [{ id = \"driver-too-old\" }]\n",
+                2,
+                "reason",
+            ),
+            (
+                "[preflight]\nignore = [{ id = \"driver-too-old\", reason = \" \" }]\n",
+                2,
+                "empty",
+            ),
+            (
+                "[preflight]\nignore = [{ id = \"driver-too-old\", reason = \"x\", expires = \"soon\" }]\n",
+                2,
+                "no day",
+            ),
+            ("[preflight\n", 1, ""),
+            ("a = \"\u{1b}[2J\"\n", 1, ""),
+        ] {
+            let error = parse(text, &matrix).unwrap_err();
+            assert!(
+                error.starts_with(&format!("line {line}: ")),
+                "{text}: {error}"
+            );
+            assert!(error.contains(needle), "{text}: {error}");
+            assert!(!error.contains(char::is_control), "{text}: {error:?}");
+        }
+    }
+}

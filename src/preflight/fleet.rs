@@ -1,0 +1,180 @@
+//! The machines that artifacts are held against: described in words, or taken from a snapshot of a real one.
+
+use std::collections::BTreeMap;
+
+use crate::facts::{Facts, Reading};
+use crate::inspect::{Machine, machine_of_target};
+use crate::matrix::Matrix;
+use crate::target;
+use crate::version::Version;
+
+/// A machine with its name.
+#[derive(Clone, Debug)]
+pub struct Target {
+    /// `prod`.
+    pub name: String,
+    /// What is known of it, in the grammar of `--target`.
+    pub described: String,
+    /// The same, as it is judged against.
+    pub machine: Machine,
+    /// What `matrix plan` asks for.
+    pub target: target::Target,
+}
+
+/// What the grammar of `--target` has no words for.
+#[derive(Clone, Debug, Default)]
+pub struct Extra {
+    /// Its processor.
+    pub arch: Option<String>,
+    /// Programs run in a container there.
+    pub container: bool,
+    /// Sonames of what else is there.
+    pub provides: Vec<String>,
+}
+
+/// A processor as the kernel names it.
+///
+/// # Errors
+/// In one line, where it is none that NVIDIA's stack runs on.
+pub fn arch(text: &str) -> Result<String, String> {
+    match text {
+        "x86_64" | "amd64" => Ok("x86_64".to_owned()),
+        "aarch64" | "arm64" | "sbsa" => Ok("aarch64".to_owned()),
+        "ppc64le" => Ok("ppc64le".to_owned()),
+        _ => Err(format!(
+            "`{}` is none of x86_64, aarch64 and ppc64le",
+            text.escape_debug()
+        )),
+    }
+}
+
+/// A target that is described in words.
+///
+/// # Errors
+/// In one line: a GPU that is not known.
+pub fn described(
+    name: &str,
+    target: &target::Target,
+    extra: Extra,
+    matrix: &Matrix,
+) -> Result<Target, String> {
+    let mut machine = machine_of_target(target, matrix)?;
+    name.clone_into(&mut machine.name);
+    machine.arch = extra.arch;
+    machine.container = extra.container;
+    machine.provides.extend(extra.provides);
+    Ok(Target {
+        name: name.to_owned(),
+        described: target.to_string(),
+        machine,
+        target: target.clone(),
+    })
+}
+
+/// The machine that a snapshot is of.
+///
+/// # Errors
+/// In one line: where neither its driver nor a GPU of it is known.
+pub fn of_snapshot(name: &str, facts: &Facts, matrix: &Matrix) -> Result<Target, String> {
+    let libcuda = || {
+        let copies = facts.driver.libcuda.items().iter();
+        let mut real = copies.filter(|copy| !copy.is_compat());
+        real.find_map(|copy| copy.version.value().cloned())
+    };
+    let loaded = facts.driver.loaded_version();
+    let driver = match loaded.map(|(version, _)| version.clone()).or_else(libcuda) {
+        Some(version) => Some(target::Driver::Version(version)),
+        // That there is none has to have been seen.
+        None if facts.driver.module_loaded() == Some(false)
+            && facts.driver.libcuda.is_present() =>
+        {
+            Some(target::Driver::None)
+        }
+        None => None,
+    };
+    let mut gpus: Vec<target::Gpu> = Vec::new();
+    for device in facts.hardware.pci.items() {
+        let known = matrix.gpu(device.device).and_then(|gpu| gpu.capability);
+        let gpu = target::Gpu::Pci(device.vendor, device.device);
+        if device.is_nvidia_gpu() && known.is_some() && !gpus.contains(&gpu) {
+            gpus.push(gpu);
+        }
+    }
+    if gpus.is_empty() && !matches!(driver, Some(target::Driver::Version(_))) {
+        return Err("it has no driver and no GPU of NVIDIA's that is known".to_owned());
+    }
+    let libc = facts.system.libc.value();
+    let os = facts.system.os.value().and_then(|os| {
+        let text = match os.version_id.as_str() {
+            "" => os.id.clone(),
+            version => format!("{}-{version}", os.id),
+        };
+        target::os(&text).ok()
+    });
+    let target = target::Target {
+        driver,
+        gpus,
+        glibc: libc
+            .filter(|libc| libc.kind == "glibc")
+            .and_then(|libc| libc.version.clone()),
+        os,
+        ..target::Target::default()
+    };
+    let extra = Extra {
+        arch: facts.system.arch.value().cloned(),
+        container: facts.system.container.is_present(),
+        provides: Vec::new(),
+    };
+    let mut made = described(name, &target, extra, matrix)?;
+    // The names of products are what people know.
+    for gpu in &mut made.machine.gpus {
+        if let target::Gpu::Pci(_, device) = gpu.asked
+            && let Some(known) = matrix.gpu(device)
+        {
+            gpu.name = known.name;
+        }
+    }
+    made.machine.provides = provided(facts);
+    Ok(made)
+}
+
+/// The sonames of CUDA's libraries that the loader of that machine finds.
+fn provided(facts: &Facts) -> Vec<String> {
+    let mut sonames: BTreeMap<String, ()> = BTreeMap::new();
+    for copy in facts.runtime.cudart.items() {
+        if copy.is_reached()
+            && let Reading::Present { value, .. } = &copy.soname
+        {
+            sonames.insert(value.clone(), ());
+        }
+    }
+    sonames.into_keys().collect()
+}
+
+/// What of a machine is not said, so that nothing that hangs on it is judged.
+pub fn unsaid(machine: &Machine) -> Vec<String> {
+    let mut parts = Vec::new();
+    if machine.driver.is_none() && !machine.no_driver {
+        parts.push("driver".to_owned());
+    }
+    if machine.gpus.is_empty() {
+        parts.push("GPUs".to_owned());
+    }
+    if machine.glibc.is_none() {
+        parts.push("glibc".to_owned());
+    }
+    parts
+}
+
+/// The least CUDA level of the machines' drivers, and whose it is.
+pub fn least_level<'t>(
+    targets: &'t [Target],
+    matrix: &Matrix,
+) -> Option<(u32, &'t Target, &'t Version)> {
+    let levels = targets.iter().filter_map(|target| {
+        let driver = target.machine.driver.as_ref()?;
+        let (low, _) = matrix.cuda_level_range(driver);
+        Some((low.unwrap_or(0), target, driver))
+    });
+    levels.min_by_key(|(level, ..)| *level)
+}

@@ -1,0 +1,150 @@
+//! Files of conda and pixi: `environment.yml`, `conda-lock.yml`, `pixi.lock`.
+//!
+//! No YAML parser: of an environment the list under `dependencies:` is read line by line, of the locks the URLs of the
+//! packages, whose names hold name, version and build. What is written in another form than the tools write is not seen,
+//! and a file of which nothing is seen is told as that.
+
+use super::requirements;
+use super::{Manifest, Pin, of_wheel_name, split_local};
+use crate::requirement::normalised;
+use crate::version::Version;
+
+/// Platforms of Linux, as conda calls them.
+const PLATFORMS: &[&str] = &["/linux-64/", "/linux-aarch64/", "/noarch/"];
+
+pub(super) fn read_environment(path: &str, text: &str) -> Manifest {
+    let mut manifest = Manifest {
+        kind: "requirements",
+        ..Manifest::default()
+    };
+    let mut within = false;
+    let mut pip: Option<usize> = None;
+    for (index, raw) in text.lines().enumerate() {
+        let line = raw.split(" #").next().unwrap_or(raw).trim_end();
+        let indent = line.len() - line.trim_start().len();
+        let bare = line.trim_start();
+        if bare.is_empty() || bare.starts_with('#') {
+            continue;
+        }
+        if indent == 0 && !bare.starts_with('-') {
+            within = bare.starts_with("dependencies:");
+            pip = None;
+            continue;
+        }
+        let Some(item) = bare.strip_prefix("- ").filter(|_| within) else {
+            continue;
+        };
+        let item = item.trim().trim_matches(['"', '\'']);
+        let place = format!("{path}:{}", index + 1);
+        if item == "pip:" {
+            pip = Some(indent);
+            continue;
+        }
+        if pip.is_some_and(|at| indent > at) {
+            if item.starts_with('-') {
+                continue;
+            }
+            match requirements::pin(item, place) {
+                Ok(pin) => manifest.pins.extend(pin),
+                Err(place) => manifest.problems.push(format!("{place}: not understood")),
+            }
+            continue;
+        }
+        pip = None;
+        manifest.pins.extend(spec(item, place));
+    }
+    if manifest.pins.is_empty() {
+        manifest
+            .problems
+            .push(format!("{path}: no dependencies were seen in it"));
+    }
+    manifest
+}
+
+/// `channel::name=version=build`, `name ==1.2`, `name>=1.2`, `name 1.2.* build`.
+fn spec(text: &str, place: String) -> Option<Pin> {
+    let text = text.rsplit("::").next()?;
+    let end = text
+        .find(|c: char| "=<>!~ [".contains(c))
+        .unwrap_or(text.len());
+    let (name, rest) = text.split_at_checked(end)?;
+    let is_exact = !rest.contains(['<', '>', '!', '~', '|']);
+    let mut parts = rest
+        .trim_start_matches(['=', ' '])
+        .split(['=', ' '])
+        .filter(|part| !part.is_empty());
+    let version = parts.next().filter(|_| is_exact);
+    let build = parts.next().filter(|_| is_exact);
+    Some(Pin {
+        name: normalised(name),
+        version: version.and_then(|v| Version::parse(v.trim_end_matches(".*"))),
+        build: build.map(str::to_owned),
+        place,
+        ..Pin::default()
+    })
+}
+
+pub(super) fn read_urls(path: &str, text: &str) -> Manifest {
+    let mut manifest = Manifest {
+        kind: "lock",
+        ..Manifest::default()
+    };
+    for (index, line) in text.lines().enumerate() {
+        let Some(start) = line.find("https://") else {
+            continue;
+        };
+        let url = line.get(start..).unwrap_or_default();
+        let url = url.split([' ', '"', '\'', '#']).next().unwrap_or_default();
+        let place = format!("{path}:{}", index + 1);
+        if let Some(pin) = of_conda_url(url, &place) {
+            // pixi names a package where an environment has it, and where it is described.
+            let known = manifest.pins.iter().any(|other| {
+                (&other.name, &other.version, &other.build) == (&pin.name, &pin.version, &pin.build)
+            });
+            if !known {
+                manifest.pins.push(pin);
+            }
+        } else if let Some((name, version)) = of_wheel_name(url) {
+            let is_elsewhere = ["macosx", "win_", "win32"].iter().any(|s| url.contains(s));
+            let (version, local) = split_local(&version);
+            let known = manifest.pins.iter().any(|other| {
+                other.name == name && other.version == version && other.local == local
+            });
+            if !known && !is_elsewhere {
+                manifest.pins.push(Pin {
+                    name,
+                    version,
+                    local,
+                    place,
+                    ..Pin::default()
+                });
+            }
+        }
+    }
+    if manifest.pins.is_empty() {
+        manifest
+            .problems
+            .push(format!("{path}: no packages for Linux were seen in it"));
+    }
+    manifest
+}
+
+/// `https://.../linux-64/pytorch-2.5.1-cuda126_py312_h1.conda`.
+fn of_conda_url(url: &str, place: &str) -> Option<Pin> {
+    if !PLATFORMS.iter().any(|platform| url.contains(platform)) {
+        return None;
+    }
+    let file = url.rsplit('/').next()?;
+    let stem = file
+        .strip_suffix(".conda")
+        .or_else(|| file.strip_suffix(".tar.bz2"))?;
+    let mut parts = stem.rsplitn(3, '-');
+    let (build, version, name) = (parts.next()?, parts.next()?, parts.next()?);
+    Some(Pin {
+        name: normalised(name),
+        version: Version::parse(version),
+        build: Some(build.to_owned()),
+        place: place.to_owned(),
+        ..Pin::default()
+    })
+}

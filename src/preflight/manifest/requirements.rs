@@ -1,0 +1,145 @@
+//! `requirements.txt` of pip, as pip, uv and pip-tools write it.
+
+use super::{Manifest, Pin, index_tag, of_wheel_name, split_local};
+use crate::read::requirement::{Platform, Requirement};
+use crate::requirement::{Requirement as Bounded, normalised};
+
+pub(super) fn read(path: &str, text: &str) -> Manifest {
+    let mut manifest = Manifest {
+        kind: "requirements",
+        ..Manifest::default()
+    };
+    let mut indexes: Vec<String> = Vec::new();
+    for (number, line) in logical_lines(text) {
+        let place = format!("{path}:{number}");
+        if let Some((option, value)) = option(&line) {
+            match option {
+                "-i" | "--index-url" | "--extra-index-url" | "-f" | "--find-links" => {
+                    indexes.extend(index_tag(value));
+                }
+                "-r" | "--requirement" => manifest.includes.push((value.to_owned(), false)),
+                "-c" | "--constraint" => manifest.includes.push((value.to_owned(), true)),
+                _ => {}
+            }
+            continue;
+        }
+        // Options of the requirement stand behind it.
+        let bare = line
+            .split_once(" --")
+            .map_or(line.as_str(), |(bare, _)| bare)
+            .trim();
+        if bare.is_empty() || bare.starts_with('-') {
+            continue;
+        }
+        match pin(bare, place) {
+            Ok(Some(pin)) => manifest.pins.push(pin),
+            Ok(None) => {}
+            Err(place) => manifest.problems.push(format!("{place}: not understood")),
+        }
+    }
+    // Options hold for the whole file, wherever they stand. Several CUDA indexes leave it open.
+    if let [tag] = indexes.as_slice() {
+        for pin in manifest.pins.iter_mut().filter(|pin| pin.local.is_none()) {
+            pin.index = Some(tag.clone());
+        }
+    }
+    manifest
+}
+
+/// One requirement; `None` where its marker gives it to another system.
+pub(super) fn pin(text: &str, place: String) -> Result<Option<Pin>, String> {
+    // A wheel by its URL or path alone.
+    if let Some((name, version)) = (!text.contains([' ', '@', ';']) && text.contains(".whl"))
+        .then(|| of_wheel_name(text))
+        .flatten()
+    {
+        return Ok(Some(of_version(name, &version, place)));
+    }
+    let Some(requirement) = Requirement::parse(text) else {
+        // What is installed from a folder or a repository is no pin.
+        let is_place = text.starts_with(['.', '/']) || text.contains("://");
+        return if is_place { Ok(None) } else { Err(place) };
+    };
+    let platform = Platform {
+        machine: None,
+        python: None,
+    };
+    if requirement.applies(&platform, &[]) == Some(false) {
+        return Ok(None);
+    }
+    let head = text.split(';').next().unwrap_or(text);
+    if let Some((_, url)) = head.split_once('@')
+        && let Some((_, version)) = of_wheel_name(url.trim())
+    {
+        let mut pin = of_version(requirement.name.clone(), &version, place);
+        pin.extras = requirement.extras;
+        return Ok(Some(pin));
+    }
+    // `==` and `===` with what stands behind the `+`, which our versions do not keep.
+    let exact = head
+        .split_once("==")
+        .map(|(_, rest)| rest.trim_start_matches('=').trim());
+    let exact = exact.and_then(|rest| rest.split([',', ' ', ')']).next());
+    let (version, local) = match exact {
+        Some(text) if !text.contains('*') => split_local(text),
+        _ => (None, None),
+    };
+    let version = version.or_else(|| Bounded::parse(text)?.bounds.exactly().cloned());
+    Ok(Some(Pin {
+        name: normalised(&requirement.name),
+        version,
+        local,
+        extras: requirement.extras,
+        place,
+        ..Pin::default()
+    }))
+}
+
+fn of_version(name: String, version: &str, place: String) -> Pin {
+    let (version, local) = split_local(version);
+    Pin {
+        name,
+        version,
+        local,
+        place,
+        ..Pin::default()
+    }
+}
+
+/// An option at the start of a line, with its value behind a space or `=`.
+fn option(line: &str) -> Option<(&str, &str)> {
+    if !line.starts_with('-') {
+        return None;
+    }
+    let (option, value) = line.split_once(|c: char| c == '=' || c.is_whitespace())?;
+    Some((option, value.trim()))
+}
+
+/// Lines without comments, those that end in `\` joined with the next, each with the number of its first.
+fn logical_lines(text: &str) -> Vec<(usize, String)> {
+    let mut lines: Vec<(usize, String)> = Vec::new();
+    let mut goes_on = false;
+    for (index, raw) in text.lines().enumerate() {
+        let raw = raw.trim_end();
+        let comment = if raw.trim_start().starts_with('#') {
+            Some(0)
+        } else {
+            raw.find(" #")
+        };
+        let line = comment.map_or(raw, |at| raw.get(..at).unwrap_or(raw));
+        let (line, more) = match line.strip_suffix('\\') {
+            Some(line) => (line, true),
+            None => (line, false),
+        };
+        match lines.last_mut().filter(|_| goes_on) {
+            Some((_, last)) => {
+                last.push(' ');
+                last.push_str(line.trim());
+            }
+            None if line.trim().is_empty() => {}
+            None => lines.push((index + 1, line.trim().to_owned())),
+        }
+        goes_on = more;
+    }
+    lines
+}

@@ -1,0 +1,544 @@
+//! What a file pins, held against a machine: whether the driver takes the CUDA of a framework's build, and whether the
+//! build has code for the GPUs.
+//!
+//! A package that no table knows is none of the GPU stack, and says nothing. Of one that a table knows, a release without
+//! a row is unknown: it is told, and never taken for its neighbour.
+
+use super::manifest::Pin;
+use crate::ask;
+use crate::facts::Layer;
+use crate::finding::{Finding, Fix, Severity};
+use crate::inspect::Machine;
+use crate::matrix::{Capability, CodeFit, CodeTargets, Matrix, cuda_of_torch_tag, torch_tag};
+use crate::target;
+use crate::version::Version;
+
+/// What a pin means for the GPU stack.
+struct Build {
+    /// `torch 2.7.1+cu126`.
+    shown: String,
+    /// The CUDA whose runtime it brings or needs; a major version alone where no more is known.
+    cuda: Version,
+    /// Its device code, where a table has it.
+    code: Option<CodeTargets>,
+    /// The least compute capability, where that is all that is known.
+    capability_min: Option<Capability>,
+    /// The layer that it belongs to.
+    layer: Layer,
+    /// PyTorch of that build, for the ways out.
+    torch: Option<target::Torch>,
+    /// Who says so.
+    source: String,
+}
+
+/// What is to be said of a pin by itself.
+enum Meaning {
+    /// Nothing: it is none of the stack, or brings no CUDA.
+    Nothing,
+    /// It is judged.
+    Build(Box<Build>),
+    /// It is a build without CUDA.
+    NoCuda(String),
+    /// It cannot be told what it brings.
+    Unknown(String),
+}
+
+/// Whether a pin has to do with the GPU.
+pub(super) fn concerns_gpu(pin: &Pin, matrix: &Matrix) -> bool {
+    !matches!(meaning(pin, matrix), Meaning::Nothing)
+}
+
+/// The CUDA whose libraries come along with these pins, and whether all of its libraries do.
+pub(super) fn brought(pins: &[&Pin], matrix: &Matrix) -> (Vec<Version>, bool) {
+    let mut runtimes = Vec::new();
+    let mut all = false;
+    for pin in pins {
+        if let Meaning::Build(build) = meaning(pin, matrix) {
+            all |= build.layer == Layer::Framework;
+            runtimes.push(build.cuda);
+        }
+    }
+    (runtimes, all)
+}
+
+/// Judges the pins of one file. Of several pins of one package (for several systems, or to choose from) one that runs is
+/// enough.
+pub(super) fn judge(
+    pins: &[&Pin],
+    machine: &Machine,
+    matrix: &Matrix,
+    unknown: &mut Vec<String>,
+) -> Vec<Finding> {
+    let mut findings = Vec::new();
+    let mut names: Vec<&str> = pins.iter().map(|pin| pin.name.as_str()).collect();
+    names.sort_unstable();
+    names.dedup();
+    for name in names {
+        let mut of_name = Vec::new();
+        for pin in pins.iter().filter(|pin| pin.name == name) {
+            let mut not_told = Vec::new();
+            let found = match meaning(pin, matrix) {
+                Meaning::Nothing => continue,
+                Meaning::Build(build) => one(pin, &build, machine, matrix, &mut not_told),
+                Meaning::NoCuda(shown) => no_cuda(pin, &shown, machine),
+                Meaning::Unknown(why) => {
+                    not_told.push(format!("{}: {why}", pin.place));
+                    Vec::new()
+                }
+            };
+            of_name.push((found, not_told));
+        }
+        let bad = |(found, not_told): &(Vec<Finding>, Vec<String>)| {
+            let worst = found.iter().map(|f| f.severity).max();
+            (worst, !not_told.is_empty())
+        };
+        if let Some((found, not_told)) = of_name.into_iter().min_by_key(bad) {
+            findings.extend(found);
+            unknown.extend(not_told);
+        }
+    }
+    findings
+}
+
+fn meaning(pin: &Pin, matrix: &Matrix) -> Meaning {
+    match pin.name.as_str() {
+        "torch" => torch(pin, matrix),
+        "pytorch" | "pytorch-gpu" | "libtorch" => conda_build(pin),
+        "tensorflow" | "tensorflow-gpu" => tensorflow(pin, matrix),
+        "onnxruntime-gpu" => onnxruntime(pin, matrix),
+        "vllm" => vllm(pin, matrix),
+        "jax" => match pin.extras.iter().find_map(|extra| jax_extra(extra)) {
+            Some(major) => jax(pin, major, matrix),
+            None => Meaning::Nothing,
+        },
+        name => match name
+            .strip_prefix("jax-cuda")
+            .and_then(|rest| rest.strip_suffix("-plugin"))
+        {
+            Some(major) => major
+                .parse()
+                .map_or(Meaning::Nothing, |major| jax(pin, major, matrix)),
+            None => by_name(pin),
+        },
+    }
+}
+
+/// `cuda12`, `cuda12-pip`, `cuda13-local`.
+fn jax_extra(extra: &str) -> Option<u32> {
+    let rest = extra.strip_prefix("cuda")?;
+    rest.split('-').next()?.parse().ok()
+}
+
+fn framework(shown: String, cuda: Version, code: Option<CodeTargets>, source: &str) -> Build {
+    Build {
+        shown,
+        cuda,
+        code,
+        capability_min: None,
+        layer: Layer::Framework,
+        torch: None,
+        source: source.to_owned(),
+    }
+}
+
+fn open(pin: &Pin, what: &str) -> Meaning {
+    Meaning::Unknown(format!(
+        "{} has no version (`{}==...`), so which {what} comes cannot be told",
+        pin.name, pin.name
+    ))
+}
+
+fn no_row(pin: &Pin, version: &Version) -> Meaning {
+    Meaning::Unknown(format!("{} {version} is not in the matrix", pin.name))
+}
+
+fn torch(pin: &Pin, matrix: &Matrix) -> Meaning {
+    let tag = pin.local.as_ref().or(pin.index.as_ref());
+    let Some(version) = &pin.version else {
+        return open(pin, "CUDA");
+    };
+    let Some(release) = matrix.torch_release(version) else {
+        return match tag.and_then(|tag| cuda_of_torch_tag(tag)) {
+            Some(_) | None => no_row(pin, version),
+        };
+    };
+    let cuda = match tag {
+        Some(tag) => match cuda_of_torch_tag(tag) {
+            Some(cuda) if release.cudas.contains(&cuda) => cuda,
+            // The index that holds no such build leaves it to the others.
+            Some(_) if pin.local.is_none() => release.cuda.clone(),
+            Some(cuda) => {
+                return Meaning::Unknown(format!(
+                    "the matrix knows no torch {version}+{}",
+                    torch_tag(&cuda)
+                ));
+            }
+            None if pin.local.is_some() || tag == "cpu" => {
+                return Meaning::NoCuda(format!("torch {version}+{tag}"));
+            }
+            None => release.cuda.clone(),
+        },
+        None => release.cuda.clone(),
+    };
+    let archs = matrix.torch_archs(&release.version, &cuda);
+    let shown = format!("torch {}+{}", release.version, torch_tag(&cuda));
+    let asked = target::Torch {
+        version: release.version.clone(),
+        build: Some(target::TorchBuild::Cuda(cuda.clone())),
+    };
+    let source = archs.map_or(&release.source, |row| &row.source);
+    let mut build = framework(shown, cuda, archs.map(|row| row.x86_64.clone()), source);
+    build.torch = Some(asked);
+    Meaning::Build(Box::new(build))
+}
+
+/// PyTorch of conda: which CUDA it is built for stands in its build, `cuda126_...`, `py3.12_cuda12.4_...`. Its device code
+/// is not that of the wheels, and no table has it.
+fn conda_build(pin: &Pin) -> Meaning {
+    let Some(build) = &pin.build else {
+        return Meaning::Nothing;
+    };
+    let Some(at) = build.find("cuda") else {
+        let is_cpu = build.contains("cpu");
+        let version = pin.version.as_ref().map_or("", Version::as_str);
+        return if is_cpu {
+            Meaning::NoCuda(format!("{} {version} ({build})", pin.name))
+        } else {
+            Meaning::Nothing
+        };
+    };
+    let rest = build.get(at + 4..).unwrap_or_default();
+    let rest = rest.trim_start_matches('_');
+    let word = rest.split('_').next().unwrap_or_default();
+    let cuda = if word.contains('.') {
+        Version::parse(word)
+    } else {
+        cuda_of_torch_tag(&format!("cu{word}"))
+    };
+    match cuda {
+        Some(cuda) => {
+            let version = pin.version.as_ref().map_or("", Version::as_str);
+            Meaning::Build(Box::new(framework(
+                format!("{} {version} ({build})", pin.name),
+                cuda,
+                None,
+                "the build of the conda package",
+            )))
+        }
+        None => Meaning::Nothing,
+    }
+}
+
+fn tensorflow(pin: &Pin, matrix: &Matrix) -> Meaning {
+    let Some(version) = &pin.version else {
+        return open(pin, "CUDA");
+    };
+    match matrix.tensorflow_release(version) {
+        Some(row) => Meaning::Build(Box::new(framework(
+            format!("tensorflow {version} (CUDA {})", row.cuda),
+            row.cuda.clone(),
+            row.archs.clone(),
+            &row.source,
+        ))),
+        None => no_row(pin, version),
+    }
+}
+
+fn onnxruntime(pin: &Pin, matrix: &Matrix) -> Meaning {
+    let Some(version) = &pin.version else {
+        return open(pin, "CUDA");
+    };
+    match matrix.onnxruntime(version) {
+        Some(row) => Meaning::Build(Box::new(framework(
+            format!("onnxruntime-gpu {version} (CUDA {})", row.cuda),
+            row.cuda.clone(),
+            row.archs.clone(),
+            &row.source,
+        ))),
+        None => no_row(pin, version),
+    }
+}
+
+fn vllm(pin: &Pin, matrix: &Matrix) -> Meaning {
+    let Some(version) = &pin.version else {
+        return open(pin, "CUDA");
+    };
+    let Some(row) = matrix.vllm_release(version) else {
+        return no_row(pin, version);
+    };
+    let archs = matrix.torch_archs(&row.torch, &row.cuda);
+    Meaning::Build(Box::new(framework(
+        format!("vllm {version} (torch {}, CUDA {})", row.torch, row.cuda),
+        row.cuda.clone(),
+        archs.map(|row| row.x86_64.clone()),
+        &row.source,
+    )))
+}
+
+fn jax(pin: &Pin, major: u32, matrix: &Matrix) -> Meaning {
+    let Some(version) = &pin.version else {
+        return open(pin, "CUDA");
+    };
+    let (Some(row), Some(cuda)) = (
+        matrix.jax_plugin(version, major),
+        Version::parse(&major.to_string()),
+    ) else {
+        return no_row(pin, version);
+    };
+    let mut build = framework(
+        format!("{} {version} (CUDA {major})", row.plugin),
+        cuda,
+        None,
+        &row.source,
+    );
+    build.capability_min = Some(row.capability_min);
+    Meaning::Build(Box::new(build))
+}
+
+/// Packages that say in their name which CUDA they are for, and NVIDIA's own runtime.
+fn by_name(pin: &Pin) -> Meaning {
+    let name = pin.name.as_str();
+    let version = pin.version.as_ref();
+    let build = |cuda: Option<Version>, layer: Layer| match cuda {
+        Some(cuda) => {
+            let mut build = framework(
+                match version {
+                    Some(version) => format!("{name} {version}"),
+                    None => name.to_owned(),
+                },
+                cuda,
+                None,
+                "the name and version of the package",
+            );
+            build.layer = layer;
+            Meaning::Build(Box::new(build))
+        }
+        None => Meaning::Nothing,
+    };
+    // The version of these is that of CUDA.
+    const OF_CUDA: &[&str] = &[
+        "nvidia-cuda-runtime",
+        "nvidia-cuda-runtime-cu11",
+        "nvidia-cuda-runtime-cu12",
+        "cuda-toolkit",
+        "cuda-cudart",
+        "cuda-version",
+        "cuda-runtime",
+        "cudatoolkit",
+        "pytorch-cuda",
+    ];
+    if OF_CUDA.contains(&name) {
+        let cuda = version.and_then(|v| Version::parse(&v.major_minor()));
+        return build(cuda, Layer::Runtime);
+    }
+    // cupy-cuda12x, cupy-cuda118.
+    if let Some(word) = name.strip_prefix("cupy-cuda") {
+        let cuda = match word.strip_suffix('x') {
+            Some(major) => Version::parse(major),
+            None => cuda_of_torch_tag(&format!("cu{word}")),
+        };
+        return build(cuda, Layer::Framework);
+    }
+    Meaning::Nothing
+}
+
+fn no_cuda(pin: &Pin, shown: &str, machine: &Machine) -> Vec<Finding> {
+    if machine.gpus.is_empty() {
+        return Vec::new();
+    }
+    vec![
+        Finding::new(
+            "framework-cpu-build",
+            Layer::Framework,
+            Severity::Warning,
+            format!("{shown} has no CUDA and will not use the GPUs ({})", pin.place),
+        )
+        .subject(&pin.place)
+        .evidence("pinned", shown, &pin.place)
+        .fix(Fix::at(
+            Layer::Framework,
+            "pin a build for CUDA: `gpudoctor matrix plan` names the newest one that runs on all targets",
+        )),
+    ]
+}
+
+fn one(
+    pin: &Pin,
+    build: &Build,
+    machine: &Machine,
+    matrix: &Matrix,
+    unknown: &mut Vec<String>,
+) -> Vec<Finding> {
+    let mut findings = Vec::new();
+    if machine.no_driver {
+        findings.push(
+            Finding::new(
+                "driver-not-installed",
+                Layer::Driver,
+                Severity::Warning,
+                format!(
+                    "{} is built for CUDA, and {} has no driver",
+                    build.shown, machine.name
+                ),
+            )
+            .subject(&pin.place)
+            .evidence("pinned", &build.shown, &pin.place)
+            .fix(Fix::at(
+                Layer::Driver,
+                "install NVIDIA's driver on the target",
+            )),
+        );
+        return findings;
+    }
+    let level = machine.driver.as_ref().and_then(|driver| {
+        let (low, high) = matrix.cuda_level_range(driver);
+        let runs = |level: u32| matrix.runtime_accepts(&build.cuda, level);
+        match (low, high) {
+            (Some(low), Some(high)) if runs(low) != runs(high) => {
+                unknown.push(format!(
+                    "{}: driver {driver} is in no table, so whether it runs CUDA {} is not known",
+                    pin.place, build.cuda
+                ));
+                None
+            }
+            (Some(low), _) => Some(low),
+            (None, Some(_)) => Some(0),
+            (None, None) => None,
+        }
+    });
+    if let (Some(driver), Some(level)) = (&machine.driver, level)
+        && !matrix.runtime_accepts(&build.cuda, level)
+    {
+        findings.push(too_old(pin, build, driver, machine, matrix));
+        return findings;
+    }
+    for gpu in &machine.gpus {
+        let (major, minor) = gpu.capability;
+        let fit = match (&build.code, build.capability_min) {
+            (Some(code), _) => matrix.code_fit(code, gpu.capability, &build.cuda, level),
+            (None, Some(least)) if gpu.capability < least => CodeFit::No,
+            (None, Some(_)) => continue,
+            (None, None) => {
+                // Only of PyTorch a missing list of code is a gap; of the others none is kept.
+                if build.torch.is_some() {
+                    unknown.push(format!(
+                        "{}: the matrix has no list of the code in {}",
+                        pin.place, build.shown
+                    ));
+                }
+                break;
+            }
+        };
+        let (id, layer, title) = match fit {
+            CodeFit::Cubin(_) | CodeFit::Ptx(_) => continue,
+            CodeFit::Unknown(why) => {
+                unknown.push(format!(
+                    "{}: whether {} runs on {} is not known: {why}",
+                    pin.place, build.shown, gpu.name
+                ));
+                continue;
+            }
+            CodeFit::PtxTooNew(isa) => (
+                "framework-ptx-too-new",
+                Layer::Driver,
+                format!(
+                    "{} has only PTX {isa} for {} (sm_{major}{minor}), newer than driver {} can compile",
+                    build.shown,
+                    gpu.name,
+                    machine.driver.as_ref().map_or("", Version::as_str)
+                ),
+            ),
+            CodeFit::No => (
+                "framework-lacks-gpu-code",
+                Layer::Framework,
+                format!(
+                    "{} has no code for {} (sm_{major}{minor})",
+                    build.shown, gpu.name
+                ),
+            ),
+        };
+        let has = build
+            .code
+            .as_ref()
+            .map_or_else(String::new, |code| code.words().join(" "));
+        let mut finding = Finding::new(
+            id,
+            layer,
+            Severity::Error,
+            format!("{title} ({})", pin.place),
+        )
+        .subject(format!("{} on {}", pin.place, gpu.name))
+        .complaining(Layer::Framework)
+        .component(&pin.name)
+        .evidence("pinned", &build.shown, &pin.place)
+        .source(&build.source);
+        if !has.is_empty() {
+            finding = finding.evidence("device code", has, &build.shown);
+        }
+        findings.push(with_ways(finding, build, machine, matrix));
+    }
+    findings
+}
+
+fn too_old(
+    pin: &Pin,
+    build: &Build,
+    driver: &Version,
+    machine: &Machine,
+    matrix: &Matrix,
+) -> Finding {
+    let minimum = matrix.minimum_driver(&build.cuda);
+    let wanted = minimum
+        .as_ref()
+        .and_then(|m| m.version.as_ref())
+        .map_or("a newer one".to_owned(), |v| format!("{v} or newer"));
+    let mut finding = Finding::new(
+        "driver-too-old",
+        Layer::Driver,
+        Severity::Error,
+        format!(
+            "driver {driver} is too old for {} ({}), which needs {wanted}",
+            build.shown, pin.place
+        ),
+    )
+    .subject(&pin.place)
+    .complaining(Layer::Framework)
+    .component("libcuda.so.1")
+    .evidence(
+        "pinned",
+        format!("{}, CUDA {}", build.shown, build.cuda),
+        &pin.place,
+    )
+    .evidence("driver", driver.to_string(), &machine.name)
+    .source(&build.source);
+    if let Some(minimum) = minimum {
+        finding = finding.source(minimum.source);
+    }
+    with_ways(finding, build, machine, matrix)
+}
+
+/// The ways out that `matrix can` tells for the same driver, GPUs and build.
+fn with_ways(mut finding: Finding, build: &Build, machine: &Machine, matrix: &Matrix) -> Finding {
+    let asked = target::Target {
+        driver: machine.driver.clone().map(target::Driver::Version),
+        gpus: machine.gpus.iter().map(|gpu| gpu.asked.clone()).collect(),
+        cuda: build.torch.is_none().then(|| build.cuda.clone()),
+        torch: build.torch.clone(),
+        ..target::Target::default()
+    };
+    let ways = ask::can(matrix, &asked).map_or_else(|_| Vec::new(), |answer| answer.ways);
+    for way in ways.into_iter().filter(|way| way.open == Some(true)) {
+        let mut fix = Fix::at(way.layer, way.summary).cost(way.cost);
+        if let Some(why) = way.why_second {
+            fix = fix.second(why);
+        }
+        finding = finding.fix(fix);
+    }
+    if finding.fixes.is_empty() {
+        finding = finding.fix(Fix::at(
+            Layer::Framework,
+            "pin a release that runs there: `gpudoctor matrix plan` names the newest one",
+        ));
+    }
+    finding
+}
