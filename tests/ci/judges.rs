@@ -9,10 +9,11 @@ use std::sync::OnceLock;
 use crate::parts::{self, complete, run};
 
 /// What reads the schemas.
-const TOOLS: [&str; 3] = [
+const TOOLS: [&str; 4] = [
     "xmlschema==4.3.2",
     "jsonschema==4.26.0",
     "check-jsonschema==0.39.0",
+    "pre-commit==4.4.0",
 ];
 
 /// The judges, each a path.
@@ -48,7 +49,7 @@ impl Judges {
 
 fn fetch() -> Result<Judges, String> {
     let (store, _lock) = parts::store()?;
-    let tools = store.join("ci-judges-1");
+    let tools = store.join("ci-judges-2");
     complete(&tools, |folder| {
         run(Command::new("python3")
             .args(["-m", "pip", "install", "--quiet", "--no-input"])

@@ -11,6 +11,7 @@ mod judges;
 #[path = "../parts/mod.rs"]
 #[allow(dead_code, reason = "the real libraries are for other tests")]
 mod parts;
+mod snippets;
 #[path = "../support/mod.rs"]
 mod support;
 
