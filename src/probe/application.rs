@@ -179,6 +179,7 @@ pub(super) fn facts(app: Option<App>, process: Option<Process>) -> ApplicationFa
             }
             None => Reading::absent("--pid was not given"),
         },
+        start: Reading::absent("--app was not given"),
     }
 }
 

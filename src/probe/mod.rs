@@ -19,6 +19,7 @@ pub mod resolve;
 mod runtime;
 mod search_path;
 mod shared_files;
+mod start;
 mod system;
 mod toolchain;
 pub mod vendor;
@@ -138,6 +139,15 @@ pub fn take(request: &Request) -> Facts {
         runtime::copies(sysroot, &loader, own, &facts.consumer, &sites, &named)
     });
     facts.application = application::facts(app, request.process.clone());
+    facts.application.start = match &request.app {
+        Some(path) => {
+            let machine = system::machine(sysroot, request);
+            let env = request.environment.value();
+            let start = start::start(sysroot, env, machine.value().map(String::as_str), path);
+            Reading::present(start, path)
+        }
+        None => Reading::absent("--app was not given"),
+    };
 
     let calls = if request.load_nothing || !sysroot.is_live() {
         Calls::Forbidden

@@ -3,6 +3,7 @@
 
 mod process;
 mod program;
+mod start;
 mod visible;
 
 use super::{Need, Rule};
@@ -27,13 +28,29 @@ macro_rules! rule {
     };
 }
 
+/// What a program lacks of a system that is not the one that it was built for.
+macro_rules! follows {
+    ($id:literal, $layer:ident) => {
+        Rule {
+            follows_from: &["program-loader-missing"],
+            ..rule!($id, $layer, Error)
+        }
+    };
+}
+
 pub(super) static RULES: &[Rule] = &[
-    rule!("glibc-too-old", System, Error),
+    follows!("glibc-too-old", System),
+    rule!(
+        "program-loader-missing",
+        System,
+        Error,
+        start::program_loader_missing
+    ),
     rule!("device-code-packed-too-new", Driver, Warning),
     rule!("ptx-too-new-for-driver", Driver, Error),
     rule!("file-damaged", Libraries, Error),
-    rule!("library-not-found", Libraries, Error),
-    rule!("symbol-version-missing", Libraries, Error),
+    follows!("library-not-found", Libraries),
+    follows!("symbol-version-missing", Libraries),
     rule!(
         "cuda-visible-devices-hides-all",
         Application,
@@ -42,7 +59,19 @@ pub(super) static RULES: &[Rule] = &[
     ),
     rule!("device-code-compiled-at-start", Application, Note),
     rule!("device-code-partial", Application, Note),
+    rule!(
+        "interpreter-unusable",
+        Application,
+        Error,
+        start::interpreter_unusable
+    ),
     rule!("no-device-code-for-gpu", Application, Error),
+    rule!(
+        "program-other-architecture",
+        Application,
+        Error,
+        start::program_other_architecture
+    ),
     Rule {
         // What a process has loaded is all that is known of it.
         need: Need::Verdict,

@@ -3,6 +3,7 @@
 use crate::facts::{Layer, Reading};
 use crate::inspect::{self, Machine, MachineGpu};
 use crate::rules::{Ctx, Outcome};
+use crate::sysroot::file_name;
 use crate::target;
 
 /// The findings of one id about the program.
@@ -23,7 +24,7 @@ pub(super) fn has(ctx: &Ctx<'_>, id: &str) -> Outcome {
             fix.layer = Some(Layer::Application);
         }
     }
-    // Libraries of this machine are none for a program of another one.
+    // Libraries of this machine are none for a program of another one, 32-bit ones among them.
     let arch = ctx.facts.system.arch.value();
     if program
         .arch
@@ -32,6 +33,12 @@ pub(super) fn has(ctx: &Ctx<'_>, id: &str) -> Outcome {
         .is_some_and(|(its, own)| its != own)
     {
         findings.retain(|f| f.id == "file-damaged");
+    }
+    // musl's loader searches otherwise than what was followed.
+    let loader = program.interpreter.as_deref().unwrap_or_default();
+    if file_name(loader).starts_with("ld-musl-") {
+        findings
+            .retain(|f| !["library-not-found", "symbol-version-missing"].contains(&f.id.as_str()));
     }
     match unknown.pop() {
         Some(why) if findings.is_empty() && id == "no-device-code-for-gpu" => Outcome::unknown(why),
