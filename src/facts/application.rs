@@ -5,6 +5,10 @@ use serde::{Deserialize, Serialize};
 
 use super::Reading;
 use crate::inspect::File;
+use crate::version::Version;
+
+/// What the kernel adds to the path of a file that has no name any more.
+pub const DELETED: &str = " (deleted)";
 
 /// What the user wants to run, where it was named.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -116,4 +120,10 @@ pub struct Mapped {
     pub deleted: bool,
     /// Whether another file lies at the path now.
     pub replaced: bool,
+    /// Of a file that is gone, the name that others need it by, where the mapping can be read.
+    pub soname: Option<String>,
+    /// Of a file that is gone, its version: (1) of the mapping, (2) of its full name.
+    pub version: Option<Version>,
+    /// Of a file that is gone, where that was read, or why it could not be.
+    pub told_by: String,
 }
