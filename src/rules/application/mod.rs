@@ -92,6 +92,6 @@ pub(super) static RULES: &[Rule] = &[
         "ptx-jit-variable",
         Application,
         Error,
-        super::framework::ptx_jit_variable
+        program::ptx_jit_variable
     ),
 ];
