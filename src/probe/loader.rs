@@ -143,10 +143,10 @@ impl<'a> Loader<'a> {
         // The name in a file costs a look at it: of what could be it at all.
         let stem = soname.split(".so").next().unwrap_or(soname);
         self.before.iter().filter(move |found| {
-            let (kind, _, elf) = match file_name(&found.path).starts_with(stem) {
-                true => self.look_at(&found.path),
-                false => return false,
-            };
+            if !file_name(&found.path).starts_with(stem) {
+                return false;
+            }
+            let (kind, _, elf) = self.look_at(&found.path);
             kind == FileKind::Library
                 && elf.is_some_and(|elf| elf.soname.as_deref() == Some(soname))
         })

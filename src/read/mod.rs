@@ -78,7 +78,7 @@ impl Endian {
 /// The bytes of hexadecimal digits, at most `most` of them. `None` where it is something else.
 fn hexadecimal_bytes(text: &str, most: usize) -> Option<Vec<u8>> {
     let digits = text.as_bytes();
-    if digits.len() % 2 != 0 || digits.len() > 2 * most {
+    if !digits.len().is_multiple_of(2) || digits.len() > 2 * most {
         return None;
     }
     let digit = |byte: u8| char::from(byte).to_digit(16);

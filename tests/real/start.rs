@@ -18,13 +18,11 @@ fn compiled(place: &Path, name: &str, source: &str, options: &[&str]) -> Option<
         .arg("-o")
         .arg(&to)
         .current_dir(place);
-    match gcc.status() {
-        Ok(status) => assert!(status.success(), "{name}"),
-        Err(_) => {
-            parts::not_run("there is no gcc");
-            return None;
-        }
-    }
+    let Ok(status) = gcc.status() else {
+        parts::not_run("there is no gcc");
+        return None;
+    };
+    assert!(status.success(), "{name}");
     Some(to)
 }
 
