@@ -484,6 +484,9 @@ pub fn is_cuda_library(soname: &str) -> bool {
         "libcufile",
         "libtorch_cuda",
         "libc10_cuda",
+        "libcutensor",
+        "libcudss",
+        "libnvcomp",
     ];
     STEMS.iter().any(|stem| soname.starts_with(stem))
 }

@@ -2,7 +2,9 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use crate::facts::{ApplicationFacts, FileKind, Mapped, Process, ReachedBy, Reading, RuntimeCopy};
+use crate::facts::{
+    ApplicationFacts, DELETED, FileKind, Mapped, Process, ReachedBy, Reading, RuntimeCopy,
+};
 use crate::inspect::gather::{self, gather};
 use crate::inspect::{File, Inspection, Linkage};
 use crate::probe::loader::Found;
@@ -10,8 +12,9 @@ use crate::probe::resolve::Resolver;
 use crate::read::elf::{self, Shape};
 use crate::read::fatbin::Look;
 use crate::read::linkage::{Runtime, linkage};
-use crate::read::recipes;
+use crate::read::pages::Pages;
 use crate::read::window::bytes_up_to;
+use crate::read::{needs, recipes};
 use crate::sysroot::{Kind, Sysroot, file_name, join, parent};
 use crate::version::Version;
 
@@ -21,8 +24,6 @@ const MAPS_CAP: usize = 32 << 20;
 /// the path of the interpreter is longer or has spaces.
 const HEAD: usize = 1024;
 const ELF: &[u8] = b"\x7fELF";
-/// What the kernel adds to the path of a file that has no name any more.
-const DELETED: &str = " (deleted)";
 
 /// What was named by `--app`.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -104,11 +105,13 @@ pub(super) fn own_runtimes(sysroot: &Sysroot, app: Option<&App>, process: Option
     if let Some(process) = process {
         let mapped = process.mapped.items().iter();
         let paths = mapped.filter(|m| !m.deleted).map(|m| &m.path).collect();
+        let gone = process.mapped.items().iter().filter(|m| m.deleted);
+        let gone = gone.filter(|m| is_runtime(&&m.path)).map(gone_runtime);
         let exe = process.exe.value().filter(|exe| !exe.ends_with(DELETED));
         let inside = exe.and_then(|exe| static_runtime(sysroot, exe, ReachedBy::Process));
         return Own {
             shared: shared(paths, &ReachedBy::Process),
-            inside: inside.into_iter().collect(),
+            inside: inside.into_iter().chain(gone).collect(),
         };
     }
     let Some(App::Program(program, objects)) = app else {
@@ -140,6 +143,35 @@ fn static_runtime(sysroot: &Sysroot, path: &str, by: ReachedBy) -> Option<Runtim
     };
     let linkage = linkage(file, &elf, &[], false, Look::default());
     (linkage.runtime == Runtime::Static).then(|| static_copy(path, linkage.version, by))
+}
+
+/// A runtime that a process goes on with although its file is gone: what lies at its path now is another one, or nothing.
+fn gone_runtime(mapped: &Mapped) -> RuntimeCopy {
+    let path = format!("{}{DELETED}", mapped.path);
+    let by_name = file_name(&mapped.path).contains(".so.");
+    let soname = match &mapped.soname {
+        Some(soname) => Reading::present(soname.clone(), mapped.told_by.as_str()),
+        // `libcudart.so.12` tells as much as a soname does.
+        None if by_name => Reading::present(file_name(&mapped.path).to_owned(), "its name"),
+        None => Reading::unreadable(mapped.told_by.as_str()),
+    };
+    RuntimeCopy {
+        kind: FileKind::Library,
+        soname,
+        version: match &mapped.version {
+            Some(version) => Reading::present(version.clone(), mapped.told_by.as_str()),
+            None => Reading::unreadable(mapped.told_by.as_str()),
+        },
+        versions: mapped
+            .version
+            .iter()
+            .map(|version| (mapped.told_by.clone(), version.clone()))
+            .collect(),
+        owner: Reading::unreadable("the file is no longer on the disk"),
+        reached_by: vec![ReachedBy::Process],
+        real_path: path.clone(),
+        path,
+    }
 }
 
 fn static_copy(path: &str, version: Option<Version>, by: ReachedBy) -> RuntimeCopy {
@@ -179,6 +211,7 @@ pub(super) fn facts(app: Option<App>, process: Option<Process>) -> ApplicationFa
             }
             None => Reading::absent("--pid was not given"),
         },
+        start: Reading::absent("--app was not given"),
     }
 }
 
@@ -256,18 +289,18 @@ pub fn process(pid: u32) -> Result<(Process, Reading<BTreeMap<String, String>>),
             "process {pid} runs no program: it is a thread of the kernel, or has ended"
         ));
     }
+    // It may end between two questions.
+    if text.is_absent() || !live.exists(&dir) {
+        return Err(format!("process {pid} has ended"));
+    }
     let (mapped, prefix) = match text {
         Reading::Present { value, source } => {
             let files = mapped_files(&String::from_utf8_lossy(&value));
-            let prefix = files.iter().find_map(|(path, _)| environment_of(path));
+            let prefix = files.iter().find_map(|file| environment_of(&file.path));
             let mapped = files
                 .into_iter()
-                .filter(|(path, _)| is_of_stack(file_name(path)))
-                .map(|(path, deleted)| Mapped {
-                    replaced: deleted && inside.exists(&path),
-                    path,
-                    deleted,
-                })
+                .filter(|file| is_of_stack(file_name(&file.path)))
+                .map(|file| told(&live, &inside, &dir, file))
                 .collect();
             (Reading::present(mapped, source), prefix)
         }
@@ -298,32 +331,87 @@ pub fn process(pid: u32) -> Result<(Process, Reading<BTreeMap<String, String>>),
     Ok((process, environment))
 }
 
-/// The files of a list of mappings, each once, and whether they were deleted since.
+/// A mapped file as a fact. Of one that is gone the kernel still has the bytes, for those who may ask for them (root, and
+/// `CAP_CHECKPOINT_RESTORE`): under the range of its mapping.
+fn told(live: &Sysroot, inside: &Sysroot, dir: &str, file: MappedFile) -> Mapped {
+    let mut mapped = Mapped {
+        replaced: file.deleted && inside.exists(&file.path),
+        path: file.path,
+        deleted: file.deleted,
+        ..Mapped::default()
+    };
+    if !mapped.deleted {
+        return mapped;
+    }
+    let name = file_name(&mapped.path);
+    let held = join(dir, &format!("map_files/{}", file.range));
+    let why = match live.file(&held) {
+        Reading::Present { value, .. } => {
+            let pages = Pages::new(value);
+            mapped.soname = needs::loading(&pages).and_then(|loading| loading.soname);
+            let told = recipes::identify_quickly(&pages, mapped.soname.as_deref(), name);
+            mapped.version = told.and_then(|told| told.version);
+            mapped.told_by = held;
+            "no version in its code or name".to_owned()
+        }
+        other => other.source().to_owned(),
+    };
+    if mapped.version.is_none() {
+        // A soname has one or two numbers, and says no version.
+        let full = name.split_once(".so.").map(|(_, version)| version);
+        mapped.version = full
+            .and_then(Version::parse)
+            .filter(|version| version.len() >= 3);
+        mapped.told_by = match &mapped.version {
+            Some(_) => format!("the name of {}", mapped.path),
+            None => format!("its file is no longer on the disk, and {why}"),
+        };
+    }
+    mapped
+}
+
+/// A file of a list of mappings.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct MappedFile {
+    /// Its path when it was mapped.
+    pub path: String,
+    /// Whether it was deleted since.
+    pub deleted: bool,
+    /// The addresses of its first mapping: `7f5c1a000000-7f5c1a02d000`.
+    pub range: String,
+}
+
+/// The files of a list of mappings, each once. A path counts twice where the file at it was replaced and both are mapped.
 ///
 /// A line: `7f5c1a000000-7f5c1a02d000 r--p 00000000 fd:01 393253  /usr/lib/libcuda.so.1 (deleted)`. Newlines in a path
 /// are written as `\012`.
-pub fn mapped_files(text: &str) -> Vec<(String, bool)> {
-    let mut files: Vec<(String, bool)> = Vec::new();
+pub fn mapped_files(text: &str) -> Vec<MappedFile> {
+    let mut files: Vec<MappedFile> = Vec::new();
     let mut seen = BTreeSet::new();
     for line in text.lines() {
-        let mut rest = line;
-        for _ in 0..5 {
-            rest = rest
-                .trim_start()
-                .split_once(' ')
-                .map_or("", |(_, rest)| rest);
+        let (mut rest, mut range, mut inode) = (line, "", "");
+        for field in 0..5 {
+            let (word, after) = rest.trim_start().split_once(' ').unwrap_or_default();
+            match field {
+                0 => range = word,
+                4 => inode = word,
+                _ => {}
+            }
+            rest = after;
         }
         let path = rest.trim_start();
-        if !path.starts_with('/') {
+        if !path.starts_with('/') || !seen.insert((path, inode)) {
             continue;
         }
         let (path, deleted) = match path.strip_suffix(DELETED) {
             Some(path) => (path, true),
             None => (path, false),
         };
-        if seen.insert(path) {
-            files.push((path.to_owned(), deleted));
-        }
+        files.push(MappedFile {
+            path: path.to_owned(),
+            deleted,
+            range: range.to_owned(),
+        });
     }
     files
 }
@@ -331,9 +419,16 @@ pub fn mapped_files(text: &str) -> Vec<(String, bool)> {
 /// Whether a file name is that of a library of the GPU stack: the driver's, the toolkit's, a framework's own.
 fn is_of_stack(name: &str) -> bool {
     recipes::known_name(name).is_some()
-        || ["libnvidia-", "libtorch", "libc10", "libcudadebugger"]
-            .iter()
-            .any(|prefix| name.starts_with(prefix))
+        // auditwheel renames what it copies: libcudart-80664282.so.10.2.89.
+        || [
+            "libnvidia-",
+            "libtorch",
+            "libc10",
+            "libcudadebugger",
+            "libcudart",
+        ]
+        .iter()
+        .any(|prefix| name.starts_with(prefix))
 }
 
 /// The prefix of the environment that a module lies in: `/opt/env` of `/opt/env/lib/python3.11/site-packages/...`.
@@ -368,13 +463,21 @@ mod tests {
 7f0000000000-7f0000001000 rw-p 00000000 00:00 0
 7f0000001000-7f0000002000 r--p 00000000 fd:01 11  /opt/a b/libcudart.so.12 (deleted)
 7f0000002000-7f0000003000 r-xp 00001000 fd:01 11  /opt/a b/libcudart.so.12 (deleted)
+7f0000003000-7f0000004000 r--p 00000000 fd:01 12  /opt/a b/libcudart.so.12
 7ffc00000000-7ffc00001000 rw-p 00000000 00:00 0  [stack]
 cut";
+        let file = |path: &str, deleted, range: &str| MappedFile {
+            path: path.to_owned(),
+            deleted,
+            range: range.to_owned(),
+        };
+        let runtime = "/opt/a b/libcudart.so.12";
         assert_eq!(
             mapped_files(text),
             [
-                ("/usr/bin/python3.11".to_owned(), false),
-                ("/opt/a b/libcudart.so.12".to_owned(), true)
+                file("/usr/bin/python3.11", false, "555555554000-555555575000"),
+                file(runtime, true, "7f0000001000-7f0000002000"),
+                file(runtime, false, "7f0000003000-7f0000004000"),
             ]
         );
     }

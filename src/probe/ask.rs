@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use crate::facts::{
-    Calls, ChildEnd, Facts, FileKind, LibraryAnswers, LibraryCopy, OpenAnswer, ReachedBy, Reading,
-    RuntimeCopy, VendorFacts,
+    Calls, ChildEnd, DELETED, Facts, FileKind, LibraryAnswers, LibraryCopy, OpenAnswer, ReachedBy,
+    Reading, RuntimeCopy, VendorFacts,
 };
 use crate::probe::Request;
 use crate::probe::vendor::{Ask, Heard, LibraryKind, Running};
@@ -129,8 +129,9 @@ fn runtimes(facts: &Facts) -> Vec<&RuntimeCopy> {
         .cudart
         .items()
         .iter()
-        // One that is linked into a program cannot be loaded.
+        // One that is linked into a program cannot be loaded, nor one whose file is gone.
         .filter(|c| c.kind == FileKind::Library && c.soname.is_present())
+        .filter(|c| !c.path.ends_with(DELETED))
         .collect();
     let by = |by: ReachedBy| -> Vec<&RuntimeCopy> {
         let is_so = |c: &&&RuntimeCopy| c.reached_by.contains(&by);

@@ -1,6 +1,6 @@
 //! Where the dynamic loader of the consumer would find a library, and where else copies lie.
 //!
-//! Order, as in `ld.so(8)`: the folders of `LD_LIBRARY_PATH` (each with its glibc-hwcaps folders first), the cache
+//! Order, as in `ld.so(8)`: what is loaded already, by `LD_PRELOAD` too; the folders of `LD_LIBRARY_PATH` (each with its glibc-hwcaps folders first), the cache
 //! `/etc/ld.so.cache`, the default folders. A library's own RPATH and RUNPATH come into play only for what it needs
 //! itself; what a process opens by name, as every CUDA program opens `libcuda.so.1`, follows this order.
 //! A file of another architecture is skipped, as the loader does; a file that is too short is not: the loader stops there.
@@ -29,6 +29,8 @@ pub(super) struct Loader<'a> {
     sysroot: &'a Sysroot,
     /// Folders of `LD_LIBRARY_PATH`, in order.
     library_path: Vec<String>,
+    /// What a process has before it opens anything by name: mapped files, and those of `LD_PRELOAD`.
+    before: Vec<Found>,
     /// Bytes of the cache.
     cache: Reading<Vec<u8>>,
     /// `x86_64` or `aarch64`: the machine's, by its loader.
@@ -97,11 +99,57 @@ impl<'a> Loader<'a> {
         Self {
             sysroot,
             library_path,
+            before: Vec::new(),
             cache: sysroot.bytes("/etc/ld.so.cache", CACHE_CAP),
             arch,
             listed: RefCell::default(),
             places: OnceCell::new(),
         }
+    }
+
+    /// The same search in a process that has these files mapped, or was given these by `LD_PRELOAD` and
+    /// `/etc/ld.so.preload`: a name for which something is loaded already is not searched for. Names without a folder in
+    /// `LD_PRELOAD` are searched for as all others are, and not told here.
+    pub(super) fn loaded_before<'p>(
+        mut self,
+        preload: Option<&str>,
+        mapped: impl Iterator<Item = &'p str>,
+    ) -> Self {
+        let of_mapped = mapped.map(|path| Found {
+            path: path.to_owned(),
+            by: ReachedBy::Process,
+        });
+        self.before.extend(of_mapped);
+        let file = self.sysroot.text("/etc/ld.so.preload");
+        let listed = file.value().map_or("", String::as_str);
+        let lines = listed
+            .lines()
+            .map(|line| line.split('#').next().unwrap_or_default());
+        let words = [preload.unwrap_or_default()]
+            .into_iter()
+            .chain(lines)
+            .flat_map(|text| text.split([' ', ':', '\t', ',']))
+            .filter(|path| path.starts_with('/'));
+        self.before.extend(words.map(|path| Found {
+            path: path.to_owned(),
+            by: ReachedBy::LdPreload,
+        }));
+        self
+    }
+
+    /// What is loaded already under a soname. The loader goes by the name in the file; what is no library for this machine
+    /// it did not load.
+    fn loaded_as<'s>(&'s self, soname: &'s str) -> impl Iterator<Item = &'s Found> {
+        // The name in a file costs a look at it: of what could be it at all.
+        let stem = soname.split(".so").next().unwrap_or(soname);
+        self.before.iter().filter(move |found| {
+            if !file_name(&found.path).starts_with(stem) {
+                return false;
+            }
+            let (kind, _, elf) = self.look_at(&found.path);
+            kind == FileKind::Library
+                && elf.is_some_and(|elf| elf.soname.as_deref() == Some(soname))
+        })
     }
 
     /// `x86_64` or `aarch64`: the machine's.
@@ -153,12 +201,20 @@ impl<'a> Loader<'a> {
         let mut found = Vec::new();
         let mut refused = None;
         let mut offer = |path: String, by: ReachedBy| match self.sysroot.lstat(&path) {
-            Reading::Present { .. } if !found.iter().any(|f: &Found| f.path == path) => {
+            // That it is loaded already says nothing of how it got there.
+            Reading::Present { .. }
+                if !found.iter().any(|f: &Found| {
+                    f.path == path && !matches!(f.by, ReachedBy::Process | ReachedBy::LdPreload)
+                }) =>
+            {
                 found.push(Found { path, by });
             }
             Reading::Unreadable { reason } if refused.is_none() => refused = Some(reason),
             _ => {}
         };
+        for Found { path, by } in self.loaded_as(soname) {
+            offer(path.clone(), by.clone());
+        }
         for dir in &self.library_path {
             for sub in self.hwcaps() {
                 offer(

@@ -19,6 +19,7 @@ pub mod resolve;
 mod runtime;
 mod search_path;
 mod shared_files;
+mod start;
 mod system;
 mod toolchain;
 pub mod vendor;
@@ -93,11 +94,16 @@ pub fn take(request: &Request) -> Facts {
         ..Facts::default()
     };
 
+    let mapped = request.process.iter().flat_map(|process| {
+        let mapped = process.mapped.items().iter();
+        mapped.filter(|m| !m.deleted).map(|m| m.path.as_str())
+    });
     let loader = loader::Loader::new(
         sysroot,
         env.get("LD_LIBRARY_PATH").map(String::as_str),
         request.uname.as_ref(),
-    );
+    )
+    .loaded_before(env.get("LD_PRELOAD").map(String::as_str), mapped);
     facts.driver.libcuda = guarded(&mut problems, "driver.libcuda", || {
         driver::library_copies(sysroot, &loader, driver::Library::Cuda)
     });
@@ -134,10 +140,30 @@ pub fn take(request: &Request) -> Facts {
     );
     facts.consumer = consumer;
     let own = application::own_runtimes(sysroot, app.as_ref(), request.process.as_ref());
-    facts.runtime.cudart = guarded(&mut problems, "runtime.cudart", || {
-        runtime::copies(sysroot, &loader, own, &facts.consumer, &sites, &named)
-    });
+    // What a process would find is no sign of what it has.
+    let unread = request
+        .process
+        .as_ref()
+        .filter(|process| process.mapped.is_unreadable());
+    facts.runtime.cudart = match unread {
+        Some(process) => Reading::unreadable(format!(
+            "what the process has mapped: {}",
+            process.mapped.source()
+        )),
+        None => guarded(&mut problems, "runtime.cudart", || {
+            runtime::copies(sysroot, &loader, own, &facts.consumer, &sites, &named)
+        }),
+    };
     facts.application = application::facts(app, request.process.clone());
+    facts.application.start = match &request.app {
+        Some(path) => {
+            let machine = system::machine(sysroot, request);
+            let env = request.environment.value();
+            let start = start::start(sysroot, env, machine.value().map(String::as_str), path);
+            Reading::present(start, path)
+        }
+        None => Reading::absent("--app was not given"),
+    };
 
     let calls = if request.load_nothing || !sysroot.is_live() {
         Calls::Forbidden
@@ -187,6 +213,7 @@ pub fn take(request: &Request) -> Facts {
                 sites: &sites,
                 python: &facts.python,
                 program: facts.application.program.value().map(|p| p.path.as_str()),
+                process: request.process.as_ref(),
             },
         )
     });

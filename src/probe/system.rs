@@ -58,7 +58,7 @@ pub(super) fn probe(sysroot: &Sysroot, request: &Request, driver: &DriverFacts) 
         Reading::Unreadable { reason } => Reading::unreadable(reason),
     };
     SystemFacts {
-        arch: uname(1),
+        arch: machine(sysroot, request),
         kernel_version: line("/proc/version"),
         os: match sysroot.text("/etc/os-release") {
             Reading::Absent { .. } => sysroot.text("/usr/lib/os-release"),
@@ -97,6 +97,14 @@ pub(super) fn probe(sysroot: &Sysroot, request: &Request, driver: &DriverFacts) 
         wsl,
         user,
         unit: unit(sysroot),
+    }
+}
+
+/// The machine's architecture: (1) `uname -m`, (2) of another root, what its own programs are for.
+pub(super) fn machine(sysroot: &Sysroot, request: &Request) -> Reading<String> {
+    match &request.uname {
+        Some((_, machine)) => Reading::present(machine.clone(), "uname"),
+        None => super::start::machine_of(sysroot),
     }
 }
 

@@ -10,7 +10,8 @@ use goblin::container::Ctx;
 use goblin::elf::Elf as Goblin;
 use goblin::elf::dynamic::{DF_1_PIE, DT_FLAGS_1, DT_NEEDED, DT_RPATH, DT_RUNPATH, DT_SONAME};
 use goblin::elf::header::{
-    EM_386, EM_AARCH64, EM_ARM, EM_PPC64, EM_X86_64, ET_CORE, ET_DYN, ET_EXEC, ET_REL, Header,
+    EM_386, EM_AARCH64, EM_ARM, EM_LOONGARCH, EM_PPC64, EM_RISCV, EM_S390, EM_X86_64, ET_CORE,
+    ET_DYN, ET_EXEC, ET_REL, Header,
 };
 use goblin::elf::note::NT_GNU_BUILD_ID;
 use goblin::elf::program_header::{PF_X, PT_INTERP, PT_LOAD, PT_NOTE, ProgramHeader};
@@ -197,6 +198,9 @@ impl Headers {
             (EM_PPC64, _, Endian::Little) => "ppc64le",
             (EM_PPC64, ..) => "ppc64",
             (EM_ARM, ..) => "arm",
+            (EM_RISCV, true, _) => "riscv64",
+            (EM_S390, true, _) => "s390x",
+            (EM_LOONGARCH, true, _) => "loongarch64",
             (other, ..) => return format!("machine {other}"),
         };
         name.to_owned()

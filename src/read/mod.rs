@@ -29,6 +29,7 @@ pub mod pydist;
 pub mod recipes;
 pub mod record;
 pub mod requirement;
+pub mod start;
 mod symbols;
 #[cfg(test)]
 mod tests;
@@ -72,6 +73,22 @@ impl Endian {
             Self::Big => u64::from_be_bytes(raw),
         })
     }
+}
+
+/// The bytes of hexadecimal digits, at most `most` of them. `None` where it is something else.
+fn hexadecimal_bytes(text: &str, most: usize) -> Option<Vec<u8>> {
+    let digits = text.as_bytes();
+    if !digits.len().is_multiple_of(2) || digits.len() > 2 * most {
+        return None;
+    }
+    let digit = |byte: u8| char::from(byte).to_digit(16);
+    digits
+        .chunks_exact(2)
+        .map(|pair| match pair {
+            [high, low] => u8::try_from(digit(*high)? * 16 + digit(*low)?).ok(),
+            _ => None,
+        })
+        .collect()
 }
 
 /// Text up to the first NUL, or to the end; bytes that are no UTF-8 are replaced.

@@ -247,6 +247,9 @@ impl Ctx<'_> {
         {
             return by(ReachedBy::Process);
         }
+        if self.program_is_foreign() {
+            return Vec::new();
+        }
         if let Some(program) = application.program.value() {
             let own = by(ReachedBy::Program);
             if !own.is_empty() || program.runtime.linkage != Linkage::Dlopen {

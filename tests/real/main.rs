@@ -20,6 +20,7 @@ mod libraries;
 mod no_gpu;
 #[path = "../parts/mod.rs"]
 mod parts;
+mod start;
 mod stubs;
 mod toolchain;
 mod unchanged;

@@ -100,6 +100,12 @@ fn expects_gpu(host: &Host) -> bool {
     host.args.iter().any(|arg| arg == "--expect-gpu")
 }
 
+/// What an option of a host's run names.
+fn named_by(host: &Host, option: &str) -> Option<String> {
+    let mut args = host.args.iter().skip_while(|arg| *arg != option);
+    args.nth(1).cloned()
+}
+
 /// The bundled matrix, parsed once a test program.
 pub fn matrix() -> &'static Matrix {
     static MATRIX: OnceLock<Matrix> = OnceLock::new();
@@ -144,7 +150,8 @@ pub fn named(case: &str) -> &'static Diagnosed {
 pub fn take(host: &Host) -> Facts {
     let folder = folder();
     let laid = lay_out(host, folder.path());
-    let request = request(folder.path(), &laid, host.taken_at.as_deref());
+    let mut request = request(folder.path(), &laid, host.taken_at.as_deref());
+    request.app = named_by(host, "--app");
     let mut facts = probe::take(&request);
     "live".clone_into(&mut facts.scope.mode);
     facts.scope.calls = laid.calls;

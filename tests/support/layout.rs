@@ -147,16 +147,7 @@ pub fn lay_out(host: &Host, root: &Path) -> Laid {
         tree: &tree,
         machine,
         sonames: &sonames,
-        library_path: environment
-            .get("LD_LIBRARY_PATH")
-            .map(|value| {
-                value
-                    .split([':', ';'])
-                    .filter(|d| !d.is_empty())
-                    .map(str::to_owned)
-                    .collect()
-            })
-            .unwrap_or_default(),
+        library_path: library_path(&environment),
         cache: Vec::new(),
         defaults,
     };
@@ -178,6 +169,19 @@ pub fn lay_out(host: &Host, root: &Path) -> Laid {
         user,
         calls,
     }
+}
+
+/// The folders of `LD_LIBRARY_PATH`. What is preloaded comes before all of them: its folder answers first.
+fn library_path(environment: &BTreeMap<String, String>) -> Vec<String> {
+    let parts = |name: &str| {
+        let value = environment.get(name).map_or("", String::as_str);
+        value.split([':', ';']).filter(|part| !part.is_empty())
+    };
+    let preloaded = parts("LD_PRELOAD").filter_map(|path| Some(path.rsplit_once('/')?.0));
+    preloaded
+        .chain(parts("LD_LIBRARY_PATH"))
+        .map(str::to_owned)
+        .collect()
 }
 
 /// Writes the loader's configuration and cache; answers the cache's content.

@@ -608,13 +608,7 @@ fn libraries(file: &File, machine: &Machine, findings: &mut Vec<Finding>) {
                 &needed.by,
                 "RPATH, LD_LIBRARY_PATH, RUNPATH, ld.so.cache, default folders",
             )
-            .fix(Fix::at(
-                layer,
-                format!(
-                    "install what brings {}, or name its folder in LD_LIBRARY_PATH",
-                    needed.soname
-                ),
-            )),
+            .fix(bring(layer, &needed.soname)),
         );
     }
     for missing in &file.missing {
@@ -635,13 +629,7 @@ fn libraries(file: &File, machine: &Machine, findings: &mut Vec<Finding>) {
                 .complaining(Layer::Application)
                 .component(&missing.soname)
                 .evidence("needed by", library, &missing.what)
-                .fix(Fix::at(
-                    layer,
-                    format!(
-                        "install what brings {}, or name its folder in LD_LIBRARY_PATH",
-                        missing.soname
-                    ),
-                )),
+                .fix(bring(layer, &missing.soname)),
             );
             continue;
         }
@@ -674,19 +662,136 @@ fn libraries(file: &File, machine: &Machine, findings: &mut Vec<Finding>) {
     }
 }
 
-/// The layer that a library belongs to.
+/// Libraries that distributions bring, by their names up to `.so`: what the C library and the compilers are made of, and what
+/// NVIDIA's packages, frameworks' wheels and common programs take from the system.
+const OF_DISTRIBUTIONS: &[&str] = &[
+    // glibc and musl
+    "ld-linux",
+    "ld-linux-x86-64",
+    "ld-linux-aarch64",
+    "libanl",
+    "libc",
+    "libcrypt",
+    "libdl",
+    "libm",
+    "libmvec",
+    "libnsl",
+    "libpthread",
+    "libresolv",
+    "librt",
+    "libthread_db",
+    "libutil",
+    // gcc and clang
+    "libatomic",
+    "libc++",
+    "libc++abi",
+    "libgcc_s",
+    "libgfortran",
+    "libgomp",
+    "libitm",
+    "libomp",
+    "libquadmath",
+    "libstdc++",
+    "libunwind",
+    // what NVIDIA's libraries and frameworks need beside those
+    "libdrm",
+    "libelf",
+    "libffi",
+    "libibverbs",
+    "libmlx5",
+    "libnuma",
+    "librdmacm",
+    "libudev",
+    "libz",
+    // what programs take from nearly every distribution
+    "libEGL",
+    "libGL",
+    "libGLX",
+    "libGLdispatch",
+    "libICE",
+    "libOpenGL",
+    "libSM",
+    "libX11",
+    "libXext",
+    "libXrender",
+    "libasound",
+    "libblas",
+    "libbz2",
+    "libcap",
+    "libcrypto",
+    "libcurl",
+    "libexpat",
+    "libglib-2",
+    "libgthread-2",
+    "libjpeg",
+    "liblapack",
+    "liblzma",
+    "libncurses",
+    "libncursesw",
+    "libopenblas",
+    "libpng16",
+    "libpython",
+    "libreadline",
+    "libsndfile",
+    "libsqlite3",
+    "libssl",
+    "libsystemd",
+    "libtiff",
+    "libtinfo",
+    "libuuid",
+    "libxcb",
+    "libxml2",
+    "libzstd",
+];
+
+/// Whether a distribution brings a library of this name.
+fn is_of_distribution(soname: &str) -> bool {
+    let stem = soname.split(".so").next().unwrap_or(soname);
+    // `libglib-2.0.so.0`, `libpython3.11.so.1.0`, `libc.musl-x86_64.so.1`: a version may stand before the ending.
+    let bare = stem.split_once('.').map_or(stem, |(name, _)| name);
+    let bare = match bare.strip_prefix("libpython") {
+        Some(_) => "libpython",
+        None => bare,
+    };
+    OF_DISTRIBUTIONS.contains(&bare)
+}
+
+/// The layer that a library belongs to; what neither the stack nor a distribution has is the program's own.
 fn layer_of(soname: &str) -> Layer {
     let is = |stems: &[&str]| stems.iter().any(|stem| soname.starts_with(stem));
     if is(&["libcuda.so", "libnvidia-"]) {
         Layer::Driver
     } else if is(&["libcudart", "libnvrtc", "libnvJitLink"]) {
         Layer::Runtime
-    } else if is(&["libtorch", "libc10"]) {
+    } else if is(&["libtorch", "libc10", "libtensorflow", "libonnxruntime"]) {
         Layer::Framework
     } else if super::is_cuda_library(soname) {
         Layer::Libraries
-    } else {
+    } else if is_of_distribution(soname) {
         Layer::System
+    } else {
+        Layer::Application
+    }
+}
+
+/// How a library gets to where a program searches.
+fn bring(layer: Layer, soname: &str) -> Fix {
+    match layer {
+        Layer::Application => Fix::at(
+            layer,
+            format!(
+                "put {soname}, which came with the program or is its own, where the program searches, or name its folder in LD_LIBRARY_PATH"
+            ),
+        ),
+        Layer::System => Fix::at(
+            layer,
+            format!("install the package of this distribution that brings {soname}"),
+        )
+        .cost("root"),
+        _ => Fix::at(
+            layer,
+            format!("install what brings {soname}, or name its folder in LD_LIBRARY_PATH"),
+        ),
     }
 }
 

@@ -39,15 +39,7 @@ impl<'a> Copies<'a> {
         loader: &'a Loader<'a>,
         environment: &'a Environment<'a>,
     ) -> Self {
-        let mut copies = Self {
-            sysroot,
-            loader,
-            environment,
-            files: Vec::new(),
-            brought: 0,
-            by_real_path: BTreeMap::new(),
-            folders: RefCell::default(),
-        };
+        let mut copies = Self::none(sysroot, loader, environment);
         let consumer = environment.consumer;
         if consumer.kind != ConsumerKind::Machine {
             for dir in environment_folders(sysroot, consumer, environment.sites) {
@@ -63,6 +55,38 @@ impl<'a> Copies<'a> {
         }
         copies.tell_versions();
         copies
+    }
+
+    /// These files and no others.
+    pub(super) fn of_files<'p>(
+        sysroot: &'a Sysroot,
+        loader: &'a Loader<'a>,
+        environment: &'a Environment<'a>,
+        paths: impl Iterator<Item = &'p str>,
+        by: &ReachedBy,
+    ) -> Self {
+        let mut copies = Self::none(sysroot, loader, environment);
+        for path in paths {
+            copies.add(path.to_owned(), by.clone());
+        }
+        copies.tell_versions();
+        copies
+    }
+
+    fn none(
+        sysroot: &'a Sysroot,
+        loader: &'a Loader<'a>,
+        environment: &'a Environment<'a>,
+    ) -> Self {
+        Self {
+            sysroot,
+            loader,
+            environment,
+            files: Vec::new(),
+            brought: 0,
+            by_real_path: BTreeMap::new(),
+            folders: RefCell::default(),
+        }
     }
 
     /// What the environment brought.

@@ -3,17 +3,19 @@
 //!
 //! Each program or extension that loads the stack is followed in a process of its own, in the order in which it loads
 //! its libraries (`entries`): what is loaded already under a name ends the search for it. Libraries that others open by
-//! name while they run count as needs of those that open them (`links`).
+//! name while they run count as needs of those that open them (`links`). Of a process that runs, what it has mapped is all
+//! that counts (`process`).
 
 mod copies;
 mod entries;
 mod links;
+mod process;
 
 use std::collections::BTreeMap;
 
 use self::copies::Copies;
 use self::links::Links;
-use crate::facts::{Consumer, ConsumerKind, LibrariesFacts, Link, PythonFacts, Reading};
+use crate::facts::{Consumer, ConsumerKind, LibrariesFacts, Link, Process, PythonFacts, Reading};
 use crate::probe::loader::Loader;
 use crate::probe::resolve::{self, Resolver};
 use crate::probe::search_path::Site;
@@ -27,6 +29,8 @@ pub(super) struct Environment<'a> {
     pub(super) python: &'a PythonFacts,
     /// The program that was named.
     pub(super) program: Option<&'a str>,
+    /// The process that was named.
+    pub(super) process: Option<&'a Process>,
 }
 
 /// The libraries of one consumer.
@@ -37,6 +41,9 @@ pub(super) fn probe(
     working_folder: Option<&str>,
     environment: &Environment<'_>,
 ) -> LibrariesFacts {
+    if let Some(process) = environment.process {
+        return process::of_process(sysroot, loader, environment, process);
+    }
     let copies = Copies::new(sysroot, loader, environment);
     let entries = entries::find(sysroot, environment, copies.brought());
     let by_name = if environment.consumer.kind == ConsumerKind::Machine {

@@ -3,6 +3,7 @@
 
 mod process;
 mod program;
+mod start;
 mod visible;
 
 use super::{Need, Rule};
@@ -27,14 +28,30 @@ macro_rules! rule {
     };
 }
 
+/// What a program lacks of a system that is not the one that it was built for.
+macro_rules! follows {
+    ($id:literal, $layer:ident) => {
+        Rule {
+            follows_from: &["program-loader-missing"],
+            ..rule!($id, $layer, Error)
+        }
+    };
+}
+
 pub(super) static RULES: &[Rule] = &[
-    rule!("glibc-too-old", System, Error),
+    follows!("glibc-too-old", System),
     rule!("libstdcxx-too-old", System, Error),
+    rule!(
+        "program-loader-missing",
+        System,
+        Error,
+        start::program_loader_missing
+    ),
     rule!("device-code-packed-too-new", Driver, Warning),
     rule!("ptx-too-new-for-driver", Driver, Error),
     rule!("file-damaged", Libraries, Error),
-    rule!("library-not-found", Libraries, Error),
-    rule!("symbol-version-missing", Libraries, Error),
+    follows!("library-not-found", Libraries),
+    follows!("symbol-version-missing", Libraries),
     rule!(
         "cuda-visible-devices-hides-all",
         Application,
@@ -44,7 +61,19 @@ pub(super) static RULES: &[Rule] = &[
     rule!("device-code-compiled-at-start", Application, Note),
     rule!("device-code-partial", Application, Note),
     rule!("file-for-other-processor", Application, Error),
+    rule!(
+        "interpreter-unusable",
+        Application,
+        Error,
+        start::interpreter_unusable
+    ),
     rule!("no-device-code-for-gpu", Application, Error),
+    rule!(
+        "program-other-architecture",
+        Application,
+        Error,
+        start::program_other_architecture
+    ),
     Rule {
         // What a process has loaded is all that is known of it.
         need: Need::Verdict,
@@ -65,7 +94,7 @@ pub(super) static RULES: &[Rule] = &[
         "ptx-jit-variable",
         Application,
         Error,
-        super::framework::ptx_jit_variable
+        program::ptx_jit_variable
     ),
     rule!("runpath-to-build-machine", Application, Warning),
     rule!("runpath-to-stubs", Application, Warning),

@@ -1,6 +1,6 @@
 //! What a running process has mapped.
 
-use crate::facts::{Layer, Mapped, Process};
+use crate::facts::{Layer, Mapped, Process, ReachedBy, RuntimeCopy};
 use crate::finding::{Finding, Fix, Severity};
 use crate::read::recipes;
 use crate::rules::stack::in_words;
@@ -101,13 +101,16 @@ pub(super) fn library_replaced(ctx: &Ctx<'_>) -> Outcome {
 
 /// Two CUDA runtimes of different major versions in one process.
 pub(super) fn two_runtimes(ctx: &Ctx<'_>) -> Outcome {
-    let (process, mapped) = mapped!(ctx);
-    let runtimes: Vec<(&Mapped, Version)> = mapped
+    let Some(process) = ctx.facts.application.process.value() else {
+        return Outcome::Clean;
+    };
+    let copies = known!(ctx.facts.runtime.cudart, "CUDA runtimes");
+    let runtimes: Vec<(&RuntimeCopy, Version)> = copies
         .iter()
-        .filter(|m| recipes::known_name(file_name(&m.path)).as_deref() == Some("libcudart"))
-        .filter_map(|m| {
-            let (_, version) = m.path.rsplit_once(".so.")?;
-            Some((m, Version::parse(version)?))
+        .filter(|copy| copy.reached_by.contains(&ReachedBy::Process))
+        .filter_map(|copy| {
+            let version = copy.version.value().cloned();
+            Some((copy, version.or_else(|| copy.soname_version())?))
         })
         .collect();
     let mut majors: Vec<u32> = runtimes.iter().map(|(_, v)| v.major()).collect();
@@ -127,8 +130,12 @@ pub(super) fn two_runtimes(ctx: &Ctx<'_>) -> Outcome {
     .component("libcudart")
     .subject(who)
     .detail("Each library goes on with the runtime that it was linked with, and both share the GPU's primary context: that works where no handle (stream, event, graph) of one is given to the other. The driver has to be new enough for the newer one.");
-    for (file, _) in &runtimes {
-        finding = finding.evidence("mapped", &file.path, format!("/proc/{}/maps", process.pid));
+    for (copy, version) in &runtimes {
+        finding = finding.evidence(
+            format!("CUDA {version}"),
+            &copy.path,
+            format!("/proc/{}/maps", process.pid),
+        );
     }
     Outcome::found([finding])
 }

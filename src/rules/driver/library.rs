@@ -41,7 +41,9 @@ fn with_copy(finding: Finding, what: &str, copy: &LibraryCopy) -> Finding {
 /// How to take a folder off the loader's path.
 fn off_the_path(copy: &LibraryCopy) -> String {
     let folder = parent(&copy.path);
-    match copy.reached_by.iter().find(|by| by.is_live()) {
+    // That a process has it does not say how it found it.
+    let ways = copy.reached_by.iter().filter(|by| by.is_live());
+    match ways.min_by_key(|by| **by == ReachedBy::Process) {
         Some(ReachedBy::LdLibraryPath(dir)) => format!("remove {dir} from LD_LIBRARY_PATH"),
         Some(ReachedBy::LdPreload) => format!("remove {} from LD_PRELOAD", copy.path),
         // A link in a folder of the system: the folder has to stay on the path, the link has not.

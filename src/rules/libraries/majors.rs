@@ -1,7 +1,7 @@
 //! Two CUDA runtimes of different major versions in one process.
 
 use super::{by, called};
-use crate::facts::{ANY_PROGRAM, Layer, Link};
+use crate::facts::{ANY_PROGRAM, ConsumerKind, Layer, Link};
 use crate::finding::{Finding, Fix, Severity};
 use crate::rules::stack::in_words;
 use crate::rules::{Ctx, Outcome, known};
@@ -9,6 +9,10 @@ use crate::sysroot::file_name;
 
 /// Shared runtimes only: two libraries with a runtime inside each never meet.
 pub(in crate::rules) fn cuda_majors_mixed(ctx: &Ctx<'_>) -> Outcome {
+    // Of a process that runs, what it has mapped is told by a rule of its own.
+    if ctx.facts.consumer.kind == ConsumerKind::Process {
+        return Outcome::Clean;
+    }
     let links = known!(ctx.facts.libraries.links, "who gets which library");
     let runtimes: Vec<&Link> = links
         .iter()

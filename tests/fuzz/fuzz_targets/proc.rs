@@ -2,7 +2,7 @@
 
 #![no_main]
 
-use gpudoctor::read::proc;
+use gpudoctor::read::{proc, start};
 use libfuzzer_sys::fuzz_target;
 
 fuzz_target!(|bytes: &[u8]| {
@@ -28,4 +28,9 @@ fuzz_target!(|bytes: &[u8]| {
     let _ = proc::bar_sizes(text);
     let _ = proc::hex(text);
     let _ = proc::cuda_toolkit_version(text);
+    let _ = start::first_line(bytes);
+    let _ = start::env_command(text);
+    if let Some(handler) = start::handler(text) {
+        let _ = handler.takes(bytes);
+    }
 });
