@@ -269,6 +269,15 @@ fn what_pip_installed_is_read_to_the_last_version() {
         facts["python"]["shared"]["present"]["value"],
         Value::from([(); 0])
     );
+    // torchvision was installed without what it requires.
+    lab.expect(
+        "no torch",
+        "requirement-absent",
+        "error",
+        "framework",
+        &["torchvision 0.29.2", "torch"],
+    );
+    lab.pip(&["uninstall", "--yes", "torchvision"]);
     lab.expect_quiet("a new environment");
 
     let library = lab.site().join("nvidia/cuda_runtime/lib/libcudart.so.12");

@@ -75,6 +75,9 @@ pub struct RecordedFile {
     pub path: String,
     /// Its size in bytes, where that was recorded.
     pub size_bytes: Option<u64>,
+    /// The digest that a RECORD has of it. In a snapshot it stands with files that several distributions brought only.
+    #[serde(skip)]
+    pub digest: Option<String>,
 }
 
 /// A file that has another size than its distribution recorded.
@@ -121,4 +124,6 @@ pub struct Owner {
     pub metadata: String,
     /// The size that it recorded, in bytes; `None` where it recorded none.
     pub recorded_bytes: Option<u64>,
+    /// The digest that it recorded, `sha256=...`; `None` where it recorded none.
+    pub recorded_digest: Option<String>,
 }

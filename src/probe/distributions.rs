@@ -47,6 +47,7 @@ const RELEVANT: &[&str] = &[
     "flash-attn*",
     "flashinfer*",
     "horovod",
+    "intel-tensorflow*",
     "jax",
     "jax-*",
     "jaxlib",
@@ -329,6 +330,7 @@ fn absolute(base: &str, files: Vec<record::Recorded>) -> Vec<RecordedFile> {
         .map(|file| RecordedFile {
             path: resolved(base, &file.path),
             size_bytes: file.size_bytes,
+            digest: file.digest,
         })
         .collect()
 }

@@ -122,13 +122,16 @@ impl<'a> Links<'a> {
             self.resolver.open(&mut process, 0, path);
         }
         let library = self.resolver.open(&mut process, 0, &entry.path);
+        let mut by_name = Vec::new();
         if let Some(library) = library {
             for soname in &entry.opens {
+                by_name.push(process.needs.len());
                 self.resolver.open(&mut process, library, soname);
             }
         }
         self.open_what_packages_load(&mut process, known_before, copies);
-        let opened = self.open_parts(&mut process);
+        let mut opened = self.open_parts(&mut process);
+        opened.extend(by_name);
         let after = entry
             .after
             .as_ref()

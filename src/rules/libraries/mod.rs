@@ -10,6 +10,7 @@ mod parts;
 mod shadowed;
 
 pub(super) use majors::cuda_majors_mixed;
+pub(super) use missing::missing_links;
 pub(super) use parts::nvrtc_builtins_mixed;
 
 use super::installed::Tool;
@@ -43,7 +44,11 @@ pub(super) static RULES: &[Rule] = &[
         layer: Layer::Libraries,
         severity: Severity::Error,
         need: Need::Detail,
-        follows_from: &["distribution-overwritten", "library-parts-mixed"],
+        follows_from: &[
+            "distribution-overwritten",
+            "library-parts-mixed",
+            "torch-extension-symbols",
+        ],
         page: include_str!("../pages/library-lacks-symbol.md"),
         check: lacking::library_lacks_symbol,
     },
@@ -81,7 +86,7 @@ pub(super) static RULES: &[Rule] = &[
 ];
 
 /// The layer that a library belongs to.
-fn layer_of(soname: &str) -> Layer {
+pub(super) fn layer_of(soname: &str) -> Layer {
     match recipes::known_name(file_name(soname)).as_deref() {
         Some("libcudart" | "libnvrtc" | "libnvrtc-builtins") => Layer::Runtime,
         _ => Layer::Libraries,
