@@ -52,7 +52,7 @@ pub struct Installed {
     /// The shared libraries (`lib*.so*`) that it recorded; extension modules are left out. Absent where it has no list of
     /// files, as after Debian's packages.
     pub files: Reading<Vec<RecordedFile>>,
-    /// Recorded shared libraries and extension modules that are not there.
+    /// Recorded shared libraries, extension modules and programs of a kernel compiler (Triton's ptxas) that are not there.
     pub missing: Vec<String>,
     /// Recorded shared libraries and extension modules that have another size than recorded.
     pub changed: Vec<ChangedFile>,

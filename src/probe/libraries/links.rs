@@ -282,7 +282,12 @@ impl<'a> Links<'a> {
                 continue;
             }
             let lacking = match &got {
-                Some(got) if !user.is_empty() && !copies.is_pinned(&user, got) => {
+                // Of what it opens by name it asks for functions one by one while it runs.
+                Some(got)
+                    if !user.is_empty()
+                        && !opened.contains(&index)
+                        && !copies.is_pinned(&user, got) =>
+                {
                     self.lacking(process, need, &user, got)
                 }
                 _ => Vec::new(),

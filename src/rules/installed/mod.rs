@@ -4,6 +4,7 @@
 mod missing;
 mod overwritten;
 mod requirements;
+mod twice;
 
 pub(super) use requirements::{Absent, absent};
 
@@ -32,6 +33,15 @@ pub(super) static RULES: &[Rule] = &[
         check: overwritten::distribution_overwritten,
     },
     Rule {
+        id: "distribution-recorded-twice",
+        layer: Layer::Libraries,
+        severity: Severity::Warning,
+        need: Need::Detail,
+        follows_from: &[],
+        page: include_str!("../pages/distribution-recorded-twice.md"),
+        check: twice::distribution_recorded_twice,
+    },
+    Rule {
         id: "requirement-absent",
         layer: Layer::Libraries,
         severity: Severity::Error,
@@ -45,7 +55,11 @@ pub(super) static RULES: &[Rule] = &[
         layer: Layer::Libraries,
         severity: Severity::Warning,
         need: Need::Detail,
-        follows_from: &["distribution-overwritten", "torch-companion-mismatch"],
+        follows_from: &[
+            "distribution-overwritten",
+            "cudnn-older-than-build",
+            "torch-companion-mismatch",
+        ],
         page: include_str!("../pages/requirement-not-met.md"),
         check: requirements::requirement_not_met,
     },

@@ -314,7 +314,11 @@ fn absent_of(ctx: &Ctx<'_>, absent: &Absent<'_>, links: &[Link]) -> Option<Findi
     .complaining(Layer::Framework)
     .component(first.name.clone())
     .subject(name)
-    .detail("It looks for the libraries of these distributions beside itself first. Where they are absent it takes what the loader finds elsewhere, of whatever version that is, or does not start.");
+    .detail(if torch {
+        "What is built on torch is loaded into a process that has torch, and not at all without."
+    } else {
+        "It looks for the libraries of these distributions beside itself first. Where they are absent it takes what the loader finds elsewhere, of whatever version that is, or does not start."
+    });
     for required in required {
         finding = finding.evidence(
             "required and not installed",

@@ -443,11 +443,20 @@ fn damaged_of_packages(ctx: &Ctx<'_>, copies: &[LibraryFile]) -> Vec<Finding> {
         !copies.iter().any(|c| c.path == path || c.real_path == path)
             && known_name(file_name(path)).as_deref() != Some("libcudart")
     };
+    // As another distribution recorded it: who overwrote whom is told elsewhere.
+    let is_anothers = |changed: &ChangedFile| {
+        let shared = ctx.facts.python.shared.items().iter();
+        shared.filter(|file| file.path == changed.path).any(|file| {
+            file.owners
+                .iter()
+                .any(|owner| owner.recorded_bytes == Some(changed.size_bytes))
+        })
+    };
     let of_one = |dist: &Installed| -> Option<Finding> {
         let damaged: Vec<(&ChangedFile, String)> = dist
             .changed
             .iter()
-            .filter(|file| is_new(&file.path))
+            .filter(|file| is_new(&file.path) && !is_anothers(file))
             .filter_map(|file| Some((file, damage(&file.kind)?)))
             .collect();
         let (first, what) = damaged.first()?;

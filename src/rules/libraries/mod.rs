@@ -6,6 +6,7 @@ mod gpu;
 mod lacking;
 mod majors;
 mod missing;
+mod older;
 mod parts;
 mod shadowed;
 
@@ -21,6 +22,15 @@ use crate::read::recipes;
 use crate::sysroot::{file_name, parent};
 
 pub(super) static RULES: &[Rule] = &[
+    Rule {
+        id: "cudnn-older-than-build",
+        layer: Layer::Libraries,
+        severity: Severity::Error,
+        need: Need::Detail,
+        follows_from: &["distribution-overwritten", "library-parts-mixed"],
+        page: include_str!("../pages/cudnn-older-than-build.md"),
+        check: older::cudnn_older_than_build,
+    },
     Rule {
         id: "library-damaged",
         layer: Layer::Libraries,
@@ -79,6 +89,7 @@ pub(super) static RULES: &[Rule] = &[
             "library-parts-mixed",
             "library-lacks-symbol",
             "nvrtc-builtins-mixed",
+            "cudnn-older-than-build",
         ],
         page: include_str!("../pages/library-shadowed.md"),
         check: shadowed::library_shadowed,
