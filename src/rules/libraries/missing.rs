@@ -77,7 +77,7 @@ fn is_needed(ctx: &Ctx<'_>, link: &Link) -> bool {
         // Of what another library opens every part is wanted; of a framework that is not known, none is known to be.
         return !link.opened || known_name(file_name(&link.user)).is_some();
     };
-    let is_listed = row.is_some_and(|row| row.needs.iter().any(|s| *s == link.soname));
+    let is_listed = row.is_some_and(|row| row.needs.contains(&link.soname));
     // A plugin for CUDA is installed for nothing else.
     let is_plugin = framework.name == "jax-cuda-pjrt";
     is_listed && (is_plugin || ctx.gpu_usable())
