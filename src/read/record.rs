@@ -212,6 +212,13 @@ mod tests {
         }
     }
 
+    fn with_digest(path: &str, digest: &str, size_bytes: u64) -> Recorded {
+        Recorded {
+            digest: Some(format!("sha256={digest}")),
+            ..recorded(path, Some(size_bytes))
+        }
+    }
+
     #[test]
     fn lines() {
         let record = concat!(
@@ -227,10 +234,10 @@ mod tests {
         assert_eq!(
             shared_objects(&record.as_bytes()),
             [
-                recorded("nvidia/nccl/lib/libnccl.so.2", Some(396_000_000)),
+                with_digest("nvidia/nccl/lib/libnccl.so.2", "abc", 396_000_000),
                 recorded("torch/_C.cpython-312-x86_64-linux-gnu.so", None),
-                recorded("odd, \"quoted\"/lib.so", Some(7)),
-                recorded("../../../lib/libx.so.1.2", Some(9)),
+                with_digest("odd, \"quoted\"/lib.so", "x", 7),
+                with_digest("../../../lib/libx.so.1.2", "x", 9),
             ]
         );
         assert_eq!(
@@ -270,7 +277,7 @@ mod tests {
                 record.push_str(&lines);
             }
             let found = shared_objects(&record.as_bytes());
-            let expected: Vec<Recorded> = (0..gaps.len()).map(|n| recorded(&format!("lib{n}.so"), Some(n as u64))).collect();
+            let expected: Vec<Recorded> = (0..gaps.len()).map(|n| with_digest(&format!("lib{n}.so"), "0", n as u64)).collect();
             prop_assert_eq!(found, expected);
         }
 
