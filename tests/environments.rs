@@ -269,6 +269,15 @@ fn what_pip_installed_is_read_to_the_last_version() {
         facts["python"]["shared"]["present"]["value"],
         Value::from([(); 0])
     );
+    // torchvision was installed without what it requires.
+    lab.expect(
+        "no torch",
+        "requirement-absent",
+        "error",
+        "framework",
+        &["torchvision 0.29.2", "torch"],
+    );
+    lab.pip(&["uninstall", "--yes", "torchvision"]);
     lab.expect_quiet("a new environment");
 
     let library = lab.site().join("nvidia/cuda_runtime/lib/libcudart.so.12");
@@ -425,6 +434,215 @@ fn each_fault_is_named_and_gone_when_it_is_mended() {
     }
     fs::remove_file(lab.site().join(library)).unwrap();
     lab.expect_quiet("no lists of files");
+}
+
+/// Runs the first fix of the root finding as it is printed, with pip from outside and the wheels of a folder.
+fn mend(lab: &Lab, report: &Value, wheels: &Path) {
+    let root = &report["verdict"]["key"];
+    let findings = report["findings"].as_array().unwrap();
+    let finding = findings.iter().find(|f| f["key"] == *root).unwrap();
+    let commands = finding["fixes"][0]["commands"].as_array().unwrap();
+    assert!(!commands.is_empty(), "{finding:#}");
+    let python = lab.prefix.join("bin/python3");
+    for command in commands {
+        let command = command.as_str().unwrap();
+        let inside = format!("{} -m pip", python.display());
+        let outside = format!("python3 -m pip --python {}", python.display());
+        run(Command::new("sh")
+            .arg("-c")
+            .arg(command.replace(&inside, &outside))
+            .env("PIP_DISABLE_PIP_VERSION_CHECK", "1")
+            .env("PIP_NO_COMPILE", "1")
+            .env("PIP_ROOT_USER_ACTION", "ignore")
+            .env("PIP_NO_INDEX", "1")
+            .env("PIP_FIND_LINKS", wheels));
+    }
+}
+
+/// The verdict: id, severity of its finding, layer; and the ids of all roots.
+fn verdict(report: &Value) -> (String, String, String, usize) {
+    let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+    let verdict = &report["verdict"];
+    let findings = report["findings"].as_array().unwrap();
+    let severity = findings
+        .iter()
+        .find(|f| f["key"] == verdict["key"])
+        .map_or(String::new(), |f| text(&f["severity"]));
+    (
+        text(&verdict["finding"]),
+        severity,
+        text(&verdict["layer"]),
+        verdict["roots"].as_array().unwrap().len(),
+    )
+}
+
+#[test]
+fn each_fault_is_mended_by_the_command_that_is_printed() {
+    let lab = Lab::new(&[]);
+    let real: Vec<PathBuf> = [
+        ("nvidia-cuda-runtime-cu12", "12.4.127"),
+        ("nvidia-nvjitlink-cu12", "12.4.127"),
+    ]
+    .iter()
+    .filter_map(|(name, version)| parts::wheel(name, version, "3.11"))
+    .collect();
+    let [cudart, nvjitlink] = real.as_slice() else {
+        return;
+    };
+    let module = "onnxruntime/capi/onnxruntime_pybind11_state.so";
+    let provider = "onnxruntime/capi/libonnxruntime_providers_cuda.so";
+    let info = "onnxruntime/capi/build_and_package_info.py";
+    let cpu = lab.wheel(
+        "onnxruntime",
+        "1.23.2",
+        &[],
+        &[
+            (module, "for the processor"),
+            (
+                info,
+                "package_name = 'onnxruntime'\n__version__ = '1.23.2'\n",
+            ),
+        ],
+    );
+    let gpu = lab.wheel(
+        "onnxruntime-gpu",
+        "1.23.2",
+        &[],
+        &[
+            (module, "for GPUs, and longer"),
+            (provider, "not looked into"),
+            (
+                info,
+                "package_name = 'onnxruntime-gpu'\n__version__ = '1.23.2'\ncuda_version = '12.2'\n",
+            ),
+        ],
+    );
+    // One folder has all of them, for pip.
+    let wheels = lab.place.path().join("wheels");
+    fs::create_dir(&wheels).unwrap();
+    for wheel in [cudart, nvjitlink, &cpu, &gpu] {
+        std::os::unix::fs::symlink(wheel, wheels.join(wheel.file_name().unwrap())).unwrap();
+    }
+    let healthy = (String::new(), String::new(), String::new(), 0);
+    let check = |after: &str, id: &str, severity: &str, layer: &str| {
+        let report = lab.report(&[]);
+        let wanted = (id.to_owned(), severity.to_owned(), layer.to_owned(), 1);
+        assert_eq!(
+            verdict(&report),
+            wanted,
+            "{after}: {:#}",
+            report["findings"]
+        );
+        mend(&lab, &report, &wheels);
+        let report = lab.report(&[]);
+        assert_eq!(
+            verdict(&report),
+            healthy,
+            "{after}, mended: {:#}",
+            report["findings"]
+        );
+    };
+    lab.install(&[cudart, nvjitlink]);
+    assert_eq!(verdict(&lab.report(&[])), healthy);
+
+    let site = lab.site();
+    let runtime = site.join("nvidia/cuda_runtime/lib/libcudart.so.12");
+    let linker = site.join("nvidia/nvjitlink/lib/libnvJitLink.so.12");
+    let pointer = "version https://git-lfs.github.com/spec/v1\noid sha256:0\nsize 1\n";
+    let whole = fs::read(&runtime).unwrap();
+    fs::write(&runtime, &whole[..whole.len() / 2]).unwrap();
+    check(
+        "a runtime that is cut off",
+        "runtime-library-damaged",
+        "error",
+        "runtime",
+    );
+    fs::write(&runtime, pointer).unwrap();
+    check(
+        "a runtime that Git LFS has not fetched",
+        "runtime-library-damaged",
+        "error",
+        "runtime",
+    );
+    let whole = fs::read(&linker).unwrap();
+    fs::write(&linker, &whole[..whole.len() / 2]).unwrap();
+    check(
+        "a library that is cut off",
+        "library-damaged",
+        "warning",
+        "libraries",
+    );
+    fs::write(&linker, pointer).unwrap();
+    check(
+        "a library that Git LFS has not fetched",
+        "library-damaged",
+        "warning",
+        "libraries",
+    );
+    fs::remove_dir_all(site.join("nvidia")).unwrap();
+    check(
+        "no folder nvidia",
+        "distribution-files-missing",
+        "warning",
+        "libraries",
+    );
+
+    // Whichever pip unpacked last.
+    lab.install(&[&gpu]);
+    assert_eq!(verdict(&lab.report(&[])), healthy, "for GPUs alone");
+    lab.install(&[&cpu]);
+    check(
+        "the build for the processor over that for GPUs",
+        "distribution-overwritten",
+        "error",
+        "framework",
+    );
+    lab.install(&[&cpu]);
+    lab.install(&[&gpu]);
+    check(
+        "both, and that for GPUs lies there",
+        "distribution-overwritten",
+        "warning",
+        "framework",
+    );
+    lab.pip(&["uninstall", "--yes", "onnxruntime-gpu"]);
+    lab.install(&[&cpu]);
+    assert_eq!(
+        verdict(&lab.report(&[])),
+        healthy,
+        "for the processor alone"
+    );
+
+    // An interrupted upgrade: the record of the version before is still there.
+    let stale = site.join("nvidia_nvjitlink_cu12-12.1.105.dist-info");
+    fs::create_dir(&stale).unwrap();
+    let metadata = "Metadata-Version: 2.1\nName: nvidia-nvjitlink-cu12\nVersion: 12.1.105\n";
+    fs::write(stale.join("METADATA"), metadata).unwrap();
+    check(
+        "two records",
+        "distribution-recorded-twice",
+        "warning",
+        "libraries",
+    );
+
+    // Triton calls a compiler of its own.
+    let ptxas = "triton/backends/nvidia/bin/ptxas";
+    let triton = lab.wheel(
+        "triton",
+        "3.5.0",
+        &[],
+        &[(ptxas, "ptxas"), ("triton/__init__.py", "")],
+    );
+    std::os::unix::fs::symlink(&triton, wheels.join(triton.file_name().unwrap())).unwrap();
+    lab.install(&[&triton]);
+    assert_eq!(verdict(&lab.report(&[])), healthy, "triton");
+    fs::remove_file(site.join(ptxas)).unwrap();
+    check(
+        "no ptxas",
+        "distribution-files-missing",
+        "warning",
+        "framework",
+    );
 }
 
 #[test]

@@ -239,11 +239,17 @@ fn cause_of<'a>(finding: &Finding, all: &'a [Finding]) -> Option<&'a Finding> {
     })
 }
 
-/// Sets `caused_by`. The table of causes has no cycle (a test holds that), so neither have the links.
+/// Sets `caused_by`: what the rule itself says, where it knows the very finding, else by the table. The table of causes has
+/// no cycle (a test holds that), and what rules name by themselves are roots, so neither have the links.
 fn link(findings: &mut [Finding]) {
     let causes: Vec<Option<String>> = findings
         .iter()
-        .map(|f| cause_of(f, findings).map(|c| c.key.clone()))
+        .map(|f| {
+            let told = f.caused_by.as_ref();
+            let told = told.and_then(|key| findings.iter().find(|c| c.key == *key));
+            let cause = told.or_else(|| cause_of(f, findings));
+            cause.map(|c| c.key.clone())
+        })
         .collect();
     for (finding, cause) in findings.iter_mut().zip(causes) {
         finding.caused_by = cause;

@@ -52,7 +52,7 @@ pub struct Installed {
     /// The shared libraries (`lib*.so*`) that it recorded; extension modules are left out. Absent where it has no list of
     /// files, as after Debian's packages.
     pub files: Reading<Vec<RecordedFile>>,
-    /// Recorded shared libraries and extension modules that are not there.
+    /// Recorded shared libraries, extension modules and programs of a kernel compiler (Triton's ptxas) that are not there.
     pub missing: Vec<String>,
     /// Recorded shared libraries and extension modules that have another size than recorded.
     pub changed: Vec<ChangedFile>,
@@ -75,6 +75,9 @@ pub struct RecordedFile {
     pub path: String,
     /// Its size in bytes, where that was recorded.
     pub size_bytes: Option<u64>,
+    /// The digest that a RECORD has of it. In a snapshot it stands with files that several distributions brought only.
+    #[serde(skip)]
+    pub digest: Option<String>,
 }
 
 /// A file that has another size than its distribution recorded.
@@ -121,4 +124,6 @@ pub struct Owner {
     pub metadata: String,
     /// The size that it recorded, in bytes; `None` where it recorded none.
     pub recorded_bytes: Option<u64>,
+    /// The digest that it recorded, `sha256=...`; `None` where it recorded none.
+    pub recorded_digest: Option<String>,
 }

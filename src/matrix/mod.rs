@@ -19,6 +19,7 @@ mod table;
 mod targets;
 mod toolchain;
 mod torch;
+mod wheels;
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -45,6 +46,7 @@ pub use rows::{Capability, Confidence, Note};
 pub use targets::{BinaryRule, CodeFit, CodeTargets, CompatBorder, Fit, Scope, Target};
 pub use toolchain::{Glibc, HostCompiler, PtxasTargets, SharedMath};
 pub use torch::{Machine, TorchBuild, TorchWanted, cuda_of_torch_tag, torch_tag};
+pub use wheels::{LibrariesExtra, Opens, Wheel};
 
 /// The bundled files: name and text. A table lies in one of them.
 const FILES: [(&str, &str); 7] = [
@@ -195,6 +197,8 @@ tables! {
     sonames: LIBRARIES, "soname", Soname;
     /// The libraries of toolkit releases, as wheels.
     toolkit_component_rows: LIBRARIES, "toolkit_components", ToolkitComponents;
+    /// Packages that bring libraries, by CUDA version and name.
+    wheels: LIBRARIES, "wheel", Wheel;
     /// What the tables of libraries cannot say in columns.
     library_notes: LIBRARIES, "note", Note;
     /// Releases of `PyTorch`, oldest first.
@@ -219,6 +223,10 @@ tables! {
     pins: FRAMEWORKS, "pins", Pins;
     /// Images of NGC, oldest first.
     ngc_images: FRAMEWORKS, "ngc_image", NgcImage;
+    /// Extras that bring the libraries of a framework, by name.
+    libraries_extras: FRAMEWORKS, "libraries_extra", LibrariesExtra;
+    /// Libraries that frameworks open by name.
+    opened: FRAMEWORKS, "opens", Opens;
     /// What the tables of frameworks cannot say in columns.
     framework_notes: FRAMEWORKS, "note", Note;
 }

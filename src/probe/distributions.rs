@@ -47,6 +47,7 @@ const RELEVANT: &[&str] = &[
     "flash-attn*",
     "flashinfer*",
     "horovod",
+    "intel-tensorflow*",
     "jax",
     "jax-*",
     "jaxlib",
@@ -99,6 +100,15 @@ const RELEVANT: &[&str] = &[
     "warp-lang",
     "xformers",
 ];
+
+/// Programs that a distribution brought and does not compute without: Triton calls its own ptxas for each kernel. By
+/// distribution and path below its folder; told where its record names them and they are not there.
+const PROGRAMS: &[(&str, &str)] = &[
+    ("pytorch-triton", "triton/backends/nvidia/bin/ptxas"),
+    ("triton", "triton/backends/nvidia/bin/ptxas"),
+];
+/// The most of a RECORD that is searched for a program, in bytes; Triton's has 60 kB.
+const RECORD_CAP: usize = 1 << 20;
 
 /// Whether a distribution of this normalised name may bring something that runs on a GPU, or what that needs.
 fn is_relevant(name: &str) -> bool {
@@ -219,6 +229,14 @@ fn installed(sysroot: &Sysroot, named: Named) -> (Installed, Vec<RecordedFile>) 
         ..Installed::default()
     };
     let mut modules = Vec::new();
+    for (_, program) in PROGRAMS.iter().filter(|(name, _)| *name == installed.name) {
+        let path = join(&installed.site, program);
+        let record = join(&installed.metadata, "RECORD");
+        let is_gone = sysroot.stat(&path).is_absent();
+        if is_gone && is_recorded(&sysroot.text_up_to(&record, RECORD_CAP), program) {
+            installed.missing.push(path);
+        }
+    }
     installed.files = records.files.map(|files| {
         let mut libraries = Vec::new();
         for file in files {
@@ -247,6 +265,16 @@ fn installed(sysroot: &Sysroot, named: Named) -> (Installed, Vec<RecordedFile>) 
         libraries
     });
     (installed, modules)
+}
+
+/// Whether a RECORD has a line for a path.
+fn is_recorded(record: &Reading<String>, path: &str) -> bool {
+    record.value().is_some_and(|text| {
+        text.lines().any(|line| {
+            line.strip_prefix(path)
+                .is_some_and(|rest| rest.starts_with(','))
+        })
+    })
 }
 
 /// What a distribution's records say.
@@ -329,6 +357,7 @@ fn absolute(base: &str, files: Vec<record::Recorded>) -> Vec<RecordedFile> {
         .map(|file| RecordedFile {
             path: resolved(base, &file.path),
             size_bytes: file.size_bytes,
+            digest: file.digest,
         })
         .collect()
 }

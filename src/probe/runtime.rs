@@ -125,7 +125,9 @@ fn copy(
     {
         versions.push((format!("{real}: version constant in its code"), version));
     }
-    let owner = owner(named, &real, soname.value());
+    // A file that is damaged says nothing of itself; its name does.
+    let by_name = file_name(&real).to_owned();
+    let owner = owner(named, &real, soname.value().or(Some(&by_name)));
     if let Some((name, version)) = owner.value().and_then(|owner| owner.rsplit_once(' '))
         && (name.contains("cuda-runtime") || name.contains("cudart"))
     {
@@ -162,7 +164,8 @@ fn owner(named: &[Named], real: &str, soname: Option<&String>) -> Reading<String
             return false;
         };
         let in_torch = inside.starts_with("torch/");
-        let same_major = Version::parse(&dist.version).map(|v| v.major()) == major;
+        let same_major =
+            major.is_some() && Version::parse(&dist.version).map(|v| v.major()) == major;
         match dist.name.as_str() {
             "torch" => in_torch,
             "cuda-cudart" | "cudatoolkit" => same_major,

@@ -45,6 +45,9 @@ const PACKAGES: &[(&str, &[&str])] = &[
         &[
             "tensorflow",
             "tensorflow-cpu",
+            "tensorflow-gpu",
+            "tensorflow-intel",
+            "intel-tensorflow*",
             "tensorflow-rocm",
             "tf-nightly",
             "tf-nightly-cpu",
@@ -52,13 +55,16 @@ const PACKAGES: &[(&str, &[&str])] = &[
     ),
 ];
 
+/// What a record says of a file: size in bytes, and digest.
+type Recorded<'a> = (Option<u64>, Option<&'a str>);
+
 /// All of them, by path. `modules` has each distribution's extension modules.
 pub(super) fn find(
     sysroot: &Sysroot,
     distributions: &[Installed],
     modules: &[Vec<RecordedFile>],
 ) -> Vec<SharedFile> {
-    let mut by_path: BTreeMap<&str, Vec<(&Installed, Option<u64>)>> = BTreeMap::new();
+    let mut by_path: BTreeMap<&str, Vec<(&Installed, Recorded<'_>)>> = BTreeMap::new();
     for (dist, modules) in distributions.iter().zip(modules) {
         for file in dist.files.items().iter().chain(modules) {
             let owners = by_path.entry(&file.path).or_default();
@@ -67,7 +73,7 @@ pub(super) fn find(
                 .iter()
                 .any(|(other, _)| is_same_installation(other, dist));
             if !again {
-                owners.push((dist, file.size_bytes));
+                owners.push((dist, (file.size_bytes, file.digest.as_deref())));
             }
         }
     }
@@ -81,7 +87,10 @@ pub(super) fn find(
             .iter()
             .any(|file| file.path == path || file.path.starts_with(&format!("{path}/")));
         if !known {
-            let owners: Vec<_> = owners.into_iter().map(|dist| (dist, None)).collect();
+            let owners: Vec<_> = owners
+                .into_iter()
+                .map(|dist| (dist, (None, None)))
+                .collect();
             found.push(shared(sysroot, &path, &owners));
         }
     }
@@ -141,7 +150,7 @@ fn unrecorded<'a>(
 }
 
 /// One shared path, with what tells whose it is.
-fn shared(sysroot: &Sysroot, path: &str, owners: &[(&Installed, Option<u64>)]) -> SharedFile {
+fn shared(sysroot: &Sysroot, path: &str, owners: &[(&Installed, Recorded<'_>)]) -> SharedFile {
     let file = sysroot.file(path);
     let size_bytes = match &file {
         Reading::Present { value, source } => Reading::present(value.len(), source),
@@ -152,18 +161,19 @@ fn shared(sysroot: &Sysroot, path: &str, owners: &[(&Installed, Option<u64>)]) -
     let told_by_size = size_bytes.value().is_some_and(|size| {
         let fitting = owners
             .iter()
-            .filter(|(_, recorded)| recorded.as_ref() == Some(size));
+            .filter(|(_, (recorded, _))| recorded.as_ref() == Some(size));
         fitting.count() == 1
     });
     let mut found = SharedFile {
         path: path.to_owned(),
         owners: owners
             .iter()
-            .map(|(dist, recorded_bytes)| Owner {
+            .map(|(dist, (recorded_bytes, digest))| Owner {
                 name: dist.name.clone(),
                 version: dist.version.clone(),
                 metadata: dist.metadata.clone(),
                 recorded_bytes: *recorded_bytes,
+                recorded_digest: digest.map(str::to_owned),
             })
             .collect(),
         size_bytes,

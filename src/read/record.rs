@@ -21,6 +21,9 @@ pub struct Recorded {
     pub path: String,
     /// In bytes, where it was recorded.
     pub size_bytes: Option<u64>,
+    /// Its digest as a RECORD has it: `sha256=` and 43 signs. `None` where there is none; conda's have another form and
+    /// are left out.
+    pub digest: Option<String>,
 }
 
 /// The longest line that is looked at, in bytes: twice the longest path of Linux.
@@ -75,7 +78,16 @@ fn line(bytes: &[u8]) -> Option<Recorded> {
         },
     };
     let size_bytes = rest.rsplit(',').next().and_then(|size| size.parse().ok());
-    is_shared_object(&path).then_some(Recorded { path, size_bytes })
+    let digest = rest
+        .trim_start_matches(',')
+        .split(',')
+        .next()
+        .filter(|digest| digest.starts_with("sha256="));
+    is_shared_object(&path).then_some(Recorded {
+        digest: digest.map(str::to_owned),
+        path,
+        size_bytes,
+    })
 }
 
 /// The rest of a text in quotes, two of which stand for one that belongs to it, and what follows.
@@ -174,6 +186,7 @@ impl<'de> Deserialize<'de> for SharedObjects {
                         found.push(Recorded {
                             path: entry.path.into_owned(),
                             size_bytes: entry.size_in_bytes,
+                            digest: None,
                         });
                     }
                 }
@@ -195,6 +208,14 @@ mod tests {
         Recorded {
             path: path.to_owned(),
             size_bytes,
+            digest: None,
+        }
+    }
+
+    fn with_digest(path: &str, digest: &str, size_bytes: u64) -> Recorded {
+        Recorded {
+            digest: Some(format!("sha256={digest}")),
+            ..recorded(path, Some(size_bytes))
         }
     }
 
@@ -213,10 +234,10 @@ mod tests {
         assert_eq!(
             shared_objects(&record.as_bytes()),
             [
-                recorded("nvidia/nccl/lib/libnccl.so.2", Some(396_000_000)),
+                with_digest("nvidia/nccl/lib/libnccl.so.2", "abc", 396_000_000),
                 recorded("torch/_C.cpython-312-x86_64-linux-gnu.so", None),
-                recorded("odd, \"quoted\"/lib.so", Some(7)),
-                recorded("../../../lib/libx.so.1.2", Some(9)),
+                with_digest("odd, \"quoted\"/lib.so", "x", 7),
+                with_digest("../../../lib/libx.so.1.2", "x", 9),
             ]
         );
         assert_eq!(
@@ -256,7 +277,7 @@ mod tests {
                 record.push_str(&lines);
             }
             let found = shared_objects(&record.as_bytes());
-            let expected: Vec<Recorded> = (0..gaps.len()).map(|n| recorded(&format!("lib{n}.so"), Some(n as u64))).collect();
+            let expected: Vec<Recorded> = (0..gaps.len()).map(|n| with_digest(&format!("lib{n}.so"), "0", n as u64)).collect();
             prop_assert_eq!(found, expected);
         }
 

@@ -2,6 +2,7 @@
 //! libraries. That a driver is too old for a runtime is the driver's.
 
 use super::driver::{runtime_version, user_of};
+use super::installed::Tool;
 use super::{Ctx, Need, Outcome, Rule, known};
 use crate::facts::{FileKind, Layer};
 use crate::finding::{Finding, Fix, Severity};
@@ -123,8 +124,19 @@ fn runtime_library_damaged(ctx: &Ctx<'_>) -> Outcome {
             .detail("Programs that need this file fail when they start, before any driver is asked.")
             .evidence("file", what.clone(), copy.real_path.clone())
             .reading("brought by", &copy.owner);
-        let name = copy.owner.value().and_then(|o| o.split(' ').next()).unwrap_or("the package that brought it");
-        Some(finding.fix(Fix::at(Layer::Runtime, format!("install {name} again")).verify("gpudoctor")))
+        let owner = copy.owner.value().and_then(|owner| owner.split_once(' '));
+        let fix = match owner {
+            Some((name, version)) => {
+                let fix = Fix::at(Layer::Runtime, format!("install {name} {version} again"));
+                let dist = ctx.facts.python.installed(name);
+                match dist.and_then(|dist| Tool::of(ctx, dist).install_again(name, version)) {
+                    Some(command) => fix.line(command),
+                    None => fix,
+                }
+            }
+            None => Fix::at(Layer::Runtime, "install the package that brought it again"),
+        };
+        Some(finding.fix(fix.verify("gpudoctor")))
     }))
 }
 

@@ -195,10 +195,19 @@ fn damaged(file: &File, findings: &mut Vec<Finding>) {
     if !file.is_damaged() {
         return;
     }
-    let fix = match file.kind {
-        Kind::GitLfsPointer => "fetch the real file: `git lfs pull` in its repository",
-        _ => "put the whole file there: install its package again, or copy it again",
+    let fix = match (&file.package, &file.kind) {
+        (Some(package), _) => format!("install {package} again, whatever its record says"),
+        (None, Kind::GitLfsPointer) => {
+            "fetch the real file: `git lfs pull` in its repository".to_owned()
+        }
+        (None, _) => {
+            "put the whole file there: install its package again, or copy it again".to_owned()
+        }
     };
+    let of_package = file
+        .package
+        .as_ref()
+        .map_or_else(String::new, |package| format!(" of {package}"));
     let layer = if file.path.contains("libcuda.so") || file.path.contains("libnvidia-") {
         Layer::Driver
     } else {
@@ -209,7 +218,7 @@ fn damaged(file: &File, findings: &mut Vec<Finding>) {
             "file-damaged",
             layer,
             Severity::Error,
-            format!("{} is {}", file.path, file.description),
+            format!("{}{of_package} is {}", file.path, file.description),
         )
         .subject(&file.path)
         .evidence("file", &file.description, &file.path)

@@ -22,6 +22,30 @@ pub(super) fn check(report: &mut Report<'_>) {
         let named = row.soname.starts_with("lib") && row.soname.contains(".so.");
         at.need(named, "that is no soname");
     }
+    for row in matrix.wheels() {
+        let mut at = report.at("wheel", row.key());
+        at.major(row.cuda);
+        at.need(!row.sonames.is_empty(), "it brings nothing");
+        let named = row
+            .sonames
+            .iter()
+            .all(|soname| soname.starts_with("lib") && soname.contains(".so."));
+        at.need(named, "that is no soname");
+        let suffix = row.wheel.rsplit_once("-cu").map(|(_, major)| major);
+        // The name of `nvidia-cublas` ends with no number.
+        let suffix = suffix.filter(|major| major.starts_with(|c: char| c.is_ascii_digit()));
+        let fits = suffix.map_or(row.cuda >= 13, |major| major == row.cuda.to_string());
+        at.need(fits, "its name is that of another CUDA");
+    }
+    for row in matrix.opened() {
+        let mut at = report.at("opens", row.key());
+        at.major(row.cuda);
+        let brought = |soname: &String| matrix.wheels_with(soname).any(|w| w.cuda == row.cuda);
+        at.need(
+            row.needs.iter().all(brought),
+            "no wheel brings one of these",
+        );
+    }
     for row in matrix.toolkit_component_rows() {
         let known = matrix.toolkit(&row.toolkit).is_some();
         let mut at = report.at("toolkit_components", &row.toolkit);

@@ -29,6 +29,53 @@ const TORCH_PRELOADS: &str = "2.6";
 /// ... and cuBLASLt since this one.
 const TORCH_PRELOADS_CUBLASLT: &str = "2.11";
 
+/// TensorFlow opens the libraries of CUDA 12 by name, and cuDNN 9, since this version.
+const TENSORFLOW_FOR_12: &str = "2.18";
+/// The names by which XLA and `TensorFlow` open libraries while they run, by the CUDA major version that they are built for.
+/// Which of them they do without is the matrix's knowledge (`opens`).
+const BY_NAME: &[(u32, &[&str])] = &[
+    (
+        12,
+        &[
+            "libcudart.so.12",
+            "libcublas.so.12",
+            "libcublasLt.so.12",
+            "libcudnn.so.9",
+            "libcufft.so.11",
+            "libcupti.so.12",
+            "libcusolver.so.11",
+            "libcusparse.so.12",
+            "libnccl.so.2",
+            "libnvrtc.so.12",
+        ],
+    ),
+    (
+        13,
+        &[
+            "libcudart.so.13",
+            "libcublas.so.13",
+            "libcublasLt.so.13",
+            "libcudnn.so.9",
+            "libcufft.so.12",
+            "libcupti.so.13",
+            "libcusolver.so.12",
+            "libcusparse.so.12",
+            "libnccl.so.2",
+            "libnvrtc.so.13",
+        ],
+    ),
+];
+
+/// Adds the names for a CUDA major version that are not among these.
+fn add_names(opens: &mut Vec<String>, cuda: u32) {
+    let names = BY_NAME.iter().find(|(major, _)| *major == cuda);
+    for name in names.map_or(&[][..], |(_, names)| names) {
+        if !opens.iter().any(|known| known == name) {
+            opens.push((*name).to_owned());
+        }
+    }
+}
+
 /// The entries of the consumer's environment; none where it is no environment.
 pub(super) fn find(
     sysroot: &Sysroot,
@@ -203,7 +250,7 @@ impl Site<'_> {
         let Some(path) = library.iter().find_map(|path| self.has(path)) else {
             return;
         };
-        let opens = self.sonames(&[
+        let mut opens = self.sonames(&[
             "libcudart",
             "libcublas",
             "libcublasLt",
@@ -213,6 +260,14 @@ impl Site<'_> {
             "libcudnn",
             "libnccl",
         ]);
+        let is_for_12 = self
+            .version("tensorflow")
+            .and_then(Version::parse)
+            .zip(Version::parse(TENSORFLOW_FOR_12))
+            .is_some_and(|(version, first)| version >= first);
+        if is_for_12 {
+            add_names(&mut opens, 12);
+        }
         let name = ["tensorflow", "tensorflow-gpu"]
             .into_iter()
             .find(|name| self.version(name).is_some())
@@ -245,6 +300,10 @@ impl Site<'_> {
                 "libnvrtc",
             ];
             let first = self.brought(&libraries);
+            let mut opens = Vec::new();
+            if let Some(major) = major {
+                add_names(&mut opens, major);
+            }
             let is_of_plugin = |path: &String| {
                 let copy = self.brought.iter().find(|copy| copy.path == **path);
                 copy.and_then(cuda_major)
@@ -255,6 +314,7 @@ impl Site<'_> {
                 consumer: self.named("jax"),
                 path,
                 first: first.into_iter().filter(is_of_plugin).collect(),
+                opens,
                 ..Entry::default()
             });
         }
@@ -355,4 +415,19 @@ fn cuda_major(copy: &LibraryFile) -> Option<u32> {
 
 fn is_shared(name: &str) -> bool {
     crate::probe::consumer::has_extension(name, "so")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::matrix::Matrix;
+
+    #[test]
+    fn what_the_matrix_says_to_be_needed_is_asked_for() {
+        for row in Matrix::bundled().opened() {
+            let mut opens = Vec::new();
+            add_names(&mut opens, row.cuda);
+            assert!(row.needs.iter().all(|s| opens.contains(s)), "{row:?}");
+        }
+    }
 }

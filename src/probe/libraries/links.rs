@@ -122,13 +122,16 @@ impl<'a> Links<'a> {
             self.resolver.open(&mut process, 0, path);
         }
         let library = self.resolver.open(&mut process, 0, &entry.path);
+        let mut by_name = Vec::new();
         if let Some(library) = library {
             for soname in &entry.opens {
+                by_name.push(process.needs.len());
                 self.resolver.open(&mut process, library, soname);
             }
         }
         self.open_what_packages_load(&mut process, known_before, copies);
-        let opened = self.open_parts(&mut process);
+        let mut opened = self.open_parts(&mut process);
+        opened.extend(by_name);
         let after = entry
             .after
             .as_ref()
@@ -279,7 +282,12 @@ impl<'a> Links<'a> {
                 continue;
             }
             let lacking = match &got {
-                Some(got) if !user.is_empty() && !copies.is_pinned(&user, got) => {
+                // Of what it opens by name it asks for functions one by one while it runs.
+                Some(got)
+                    if !user.is_empty()
+                        && !opened.contains(&index)
+                        && !copies.is_pinned(&user, got) =>
+                {
                     self.lacking(process, need, &user, got)
                 }
                 _ => Vec::new(),

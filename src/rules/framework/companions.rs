@@ -8,7 +8,7 @@ use crate::requirement::Requirement;
 use crate::version::Version;
 
 /// Parts that are built against one release of torch and one CUDA.
-const BUILT_ON_TORCH: &[&str] = &[
+pub(in crate::rules) const BUILT_ON_TORCH: &[&str] = &[
     "torchvision",
     "torchaudio",
     "vllm",

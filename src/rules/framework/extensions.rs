@@ -19,33 +19,51 @@ pub(super) fn framework_for_other_cuda(ctx: &Ctx<'_>) -> Outcome {
         return unknown;
     }
     Outcome::found(ctx.frameworks().iter().filter_map(|framework| {
-        let missing: Vec<&CudaNeed> = framework
-            .cuda_needs
-            .iter()
-            .filter(|need| need.found.is_absent())
-            .collect();
-        let first = missing.first()?;
-        let wants = major(&first.soname)?;
-        // Without any other CUDA its libraries are missing, and that is no fault of the build.
-        let mut others: Vec<String> = missing
-            .iter()
-            .flat_map(|need| need.others.clone())
-            .collect();
-        others.sort();
-        others.dedup();
-        let torch = ctx
-            .framework("torch")
-            .filter(|torch| framework.name != "torch" && torch.library.is_present());
-        let torch_cuda = torch
-            .and_then(|torch| torch.cuda.value())
-            .filter(|cuda| cuda.major() != wants);
-        if others.is_empty() && torch_cuda.is_none() {
-            return None;
-        }
-        Some(for_other_cuda(
-            ctx, framework, wants, &missing, &others, torch_cuda,
-        ))
+        let other = other_cuda(ctx, framework)?;
+        Some(for_other_cuda(ctx, framework, &other))
     }))
+}
+
+/// Whether a framework is built for another CUDA than the one that is here.
+pub(in crate::rules) fn is_for_other_cuda(ctx: &Ctx<'_>, framework: &Framework) -> bool {
+    other_cuda(ctx, framework).is_some()
+}
+
+/// The CUDA that a framework is built for, and the one that is here.
+struct OtherCuda<'a> {
+    wants: u32,
+    missing: Vec<&'a CudaNeed>,
+    others: Vec<String>,
+    torch: Option<&'a Version>,
+}
+
+fn other_cuda<'a>(ctx: &'a Ctx<'_>, framework: &'a Framework) -> Option<OtherCuda<'a>> {
+    let missing: Vec<&CudaNeed> = framework
+        .cuda_needs
+        .iter()
+        .filter(|need| need.found.is_absent())
+        .collect();
+    let first = missing.first()?;
+    let wants = major(&first.soname)?;
+    // Without any other CUDA its libraries are missing, and that is no fault of the build.
+    let mut others: Vec<String> = missing
+        .iter()
+        .flat_map(|need| need.others.clone())
+        .collect();
+    others.sort();
+    others.dedup();
+    let torch = ctx
+        .framework("torch")
+        .filter(|torch| framework.name != "torch" && torch.library.is_present());
+    let torch = torch
+        .and_then(|torch| torch.cuda.value())
+        .filter(|cuda| cuda.major() != wants);
+    (!others.is_empty() || torch.is_some()).then_some(OtherCuda {
+        wants,
+        missing,
+        others,
+        torch,
+    })
 }
 
 /// What says so and goes on by another way breaks less: xformers only warns, and ONNX Runtime beside a torch that works
@@ -61,14 +79,14 @@ fn severity(ctx: &Ctx<'_>, framework: &Framework) -> Severity {
     }
 }
 
-fn for_other_cuda(
-    ctx: &Ctx<'_>,
-    framework: &Framework,
-    wants: u32,
-    missing: &[&CudaNeed],
-    others: &[String],
-    torch_cuda: Option<&Version>,
-) -> Finding {
+fn for_other_cuda(ctx: &Ctx<'_>, framework: &Framework, other: &OtherCuda<'_>) -> Finding {
+    let OtherCuda {
+        wants,
+        missing,
+        others,
+        torch: torch_cuda,
+    } = other;
+    let (wants, torch_cuda) = (*wants, *torch_cuda);
     let sonames: Vec<String> = missing.iter().map(|need| need.soname.clone()).collect();
     let here = match torch_cuda {
         Some(cuda) => format!("torch here brings CUDA {cuda}"),

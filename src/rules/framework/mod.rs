@@ -9,6 +9,8 @@ mod instead;
 mod parts;
 
 pub(super) use code::{framework_ptx_too_new, ptx_jit_variable};
+pub(super) use companions::BUILT_ON_TORCH;
+pub(super) use extensions::is_for_other_cuda;
 pub(super) use parts::triton_libcuda_link_missing;
 
 use super::{Ctx, Need, Outcome, Rule};
@@ -31,7 +33,7 @@ pub(super) static RULES: &[Rule] = &[
         layer: Layer::Framework,
         severity: Severity::Error,
         need: Need::Detail,
-        follows_from: &[],
+        follows_from: &["distribution-overwritten"],
         page: include_str!("../pages/framework-cpu-build.md"),
         check: cpu::framework_cpu_build,
     },
@@ -40,7 +42,7 @@ pub(super) static RULES: &[Rule] = &[
         layer: Layer::Framework,
         severity: Severity::Error,
         need: Need::Detail,
-        follows_from: &["torch-companion-mismatch"],
+        follows_from: &["torch-companion-mismatch", "requirement-absent"],
         page: include_str!("../pages/framework-for-other-cuda.md"),
         check: extensions::framework_for_other_cuda,
     },
@@ -133,12 +135,12 @@ fn sm((major, minor): Capability) -> String {
 
 impl Ctx<'_> {
     /// The frameworks of the environment.
-    fn frameworks(&self) -> &[Framework] {
+    pub(super) fn frameworks(&self) -> &[Framework] {
         self.facts.framework.frameworks.items()
     }
 
     /// The one of this name that Python finds first.
-    fn framework(&self, name: &str) -> Option<&Framework> {
+    pub(super) fn framework(&self, name: &str) -> Option<&Framework> {
         self.frameworks().iter().find(|f| f.name == name)
     }
 
@@ -176,7 +178,7 @@ impl Ctx<'_> {
 
     /// Whether a GPU is here that nothing below the frameworks stands in the way of, as far as that can be seen: CUDA
     /// works, or it was not asked and the driver is loaded.
-    fn gpu_usable(&self) -> bool {
+    pub(super) fn gpu_usable(&self) -> bool {
         match self.cu_init() {
             Some(_) => self.cuda_works(),
             None => {

@@ -14,7 +14,81 @@ pub(super) fn distribution_files_missing(ctx: &Ctx<'_>) -> Outcome {
     let needed = needed(ctx);
     let broken = all.iter().filter(|dist| !dist.missing.is_empty());
     let broken = broken.filter(|dist| !is_left_over(dist, all));
-    Outcome::found(broken.map(|dist| finding(ctx, dist, &needed)))
+    // What went together (the folder `nvidia`, an interrupted installation) is one fault, and one command mends it.
+    let mut groups: Vec<Vec<&Installed>> = Vec::new();
+    for dist in broken {
+        let is_together = |group: &&mut Vec<&Installed>| {
+            group.first().is_some_and(|first| {
+                first.site == dist.site
+                    && first.installer.value() == dist.installer.value()
+                    && layer_of(&first.name) == layer_of(&dist.name)
+                    && !dist.version.contains('+')
+                    && !first.version.contains('+')
+            })
+        };
+        match groups.iter_mut().find(is_together) {
+            Some(group) => group.push(dist),
+            None => groups.push(vec![dist]),
+        }
+    }
+    Outcome::found(groups.iter().filter_map(|group| match group.as_slice() {
+        [one] => Some(finding(ctx, one, &needed)),
+        several => together(ctx, several, &needed),
+    }))
+}
+
+/// One finding of several distributions.
+fn together(ctx: &Ctx<'_>, group: &[&Installed], needed: &[(String, String)]) -> Option<Finding> {
+    let mut alone: Vec<(&Installed, Finding)> = group
+        .iter()
+        .map(|dist| (*dist, finding(ctx, dist, needed)))
+        .collect();
+    alone.sort_by_key(|(_, finding)| std::cmp::Reverse(finding.severity));
+    let (first, worst) = alone.first()?;
+    let user = needed.iter().find(|(name, _)| *name == first.name);
+    let user = user.filter(|_| worst.severity == Severity::Error);
+    let user = user.map_or_else(String::new, |(_, by)| format!(", which {by} needs,"));
+    let others = match alone.len() - 1 {
+        1 => "one more distribution".to_owned(),
+        more => format!("{more} more distributions"),
+    };
+    let files: usize = group.iter().map(|dist| dist.missing.len()).sum();
+    let title = format!(
+        "{} and {others}{user} are recorded as installed, but {files} of their libraries are not there",
+        in_words(&first.name, &first.version)
+    );
+    let layer = layer_of(&first.name);
+    let mut told = Finding::new("distribution-files-missing", layer, worst.severity, title)
+        .complaining(Layer::Framework)
+        .component(first.name.clone())
+        .detail(worst.detail.clone());
+    for (dist, _) in &alone {
+        told = told.subject(in_words(&dist.name, &dist.version)).evidence(
+            in_words(&dist.name, &dist.version),
+            format!(
+                "{} of {} recorded libraries not there: {}",
+                dist.missing.len(),
+                dist.files.items().len().max(dist.missing.len()),
+                dist.missing.first().map_or("", |path| file_name(path))
+            ),
+            dist.missing
+                .first()
+                .map_or(dist.metadata.clone(), Clone::clone),
+        );
+    }
+    let what: Vec<String> = alone
+        .iter()
+        .map(|(dist, _)| format!("{}=={}", dist.name, dist.version))
+        .collect();
+    let fix = Fix::at(
+        layer,
+        "install them again in one go, whatever their records say",
+    );
+    let command = Tool::of(ctx, first).install_all(&what, true);
+    Some(
+        told.fix(with_commands(fix, vec![command]))
+            .source("Python packaging: recording installed projects (RECORD)"),
+    )
 }
 
 /// Whether this is the record of an earlier version that an upgrade left behind: another one of the same name is whole.
@@ -45,7 +119,12 @@ fn finding(ctx: &Ctx<'_>, dist: &Installed, needed: &[(String, String)]) -> Find
         .iter()
         .map(|path| taken_instead(ctx, path))
         .collect();
-    let severity = if (user.is_some() || is_framework) && instead.contains(&None) {
+    // Without a program of its own (Triton's ptxas) a part of what it does fails, and it is loaded all the same.
+    let is_loaded = dist
+        .missing
+        .iter()
+        .all(|path| !file_name(path).contains(".so"));
+    let severity = if (user.is_some() || is_framework) && instead.contains(&None) && !is_loaded {
         Severity::Error
     } else {
         Severity::Warning

@@ -4,6 +4,9 @@
 mod missing;
 mod overwritten;
 mod requirements;
+mod twice;
+
+pub(super) use requirements::{Absent, absent};
 
 use super::{Ctx, Need, Rule};
 use crate::facts::{Installed, Layer};
@@ -30,9 +33,18 @@ pub(super) static RULES: &[Rule] = &[
         check: overwritten::distribution_overwritten,
     },
     Rule {
-        id: "requirement-absent",
+        id: "distribution-recorded-twice",
         layer: Layer::Libraries,
         severity: Severity::Warning,
+        need: Need::Detail,
+        follows_from: &[],
+        page: include_str!("../pages/distribution-recorded-twice.md"),
+        check: twice::distribution_recorded_twice,
+    },
+    Rule {
+        id: "requirement-absent",
+        layer: Layer::Libraries,
+        severity: Severity::Error,
         need: Need::Detail,
         follows_from: &[],
         page: include_str!("../pages/requirement-absent.md"),
@@ -43,7 +55,11 @@ pub(super) static RULES: &[Rule] = &[
         layer: Layer::Libraries,
         severity: Severity::Warning,
         need: Need::Detail,
-        follows_from: &["distribution-overwritten"],
+        follows_from: &[
+            "distribution-overwritten",
+            "cudnn-older-than-build",
+            "torch-companion-mismatch",
+        ],
         page: include_str!("../pages/requirement-not-met.md"),
         check: requirements::requirement_not_met,
     },
@@ -158,6 +174,11 @@ impl<'a> Tool<'a> {
 
     /// Installs what a requirement asks for.
     pub(super) fn install(&self, requirement: &str, again: bool) -> Option<String> {
+        self.install_all(&[requirement.to_owned()], again)
+    }
+
+    /// Installs several in one go, so that one resolution suits all.
+    pub(super) fn install_all(&self, requirements: &[String], again: bool) -> Option<String> {
         let python = format!("{}/bin/python3", self.prefix);
         let mut words = match self.installer {
             "dpkg" => return None,
@@ -186,8 +207,18 @@ impl<'a> Tool<'a> {
                 words
             }
         };
-        words.push(requirement);
+        words.extend(requirements.iter().map(String::as_str));
         Some(shell_line(&words))
+    }
+
+    /// Whether it is conda, whose packages have names of their own.
+    pub(super) fn is_conda(&self) -> bool {
+        self.installer == "conda"
+    }
+
+    /// Whether this is called the same way.
+    fn is_same(&self, other: &Self) -> bool {
+        self.installer == other.installer && self.prefix == other.prefix
     }
 
     /// Takes these out.

@@ -11,7 +11,7 @@ pub(super) fn distribution_overwritten(ctx: &Ctx<'_>) -> Outcome {
     let shared = known!(ctx.facts.python.shared, "files of two distributions");
     let needed = needed(ctx);
     let mut groups: Vec<Vec<&SharedFile>> = Vec::new();
-    for file in shared {
+    for file in shared.iter().filter(|file| !is_one_file(file)) {
         let same = |group: &&mut Vec<&SharedFile>| {
             group.first().is_some_and(|first| {
                 let records = |f: &SharedFile| -> Vec<String> {
@@ -30,6 +30,33 @@ pub(super) fn distribution_overwritten(ctx: &Ctx<'_>) -> Outcome {
             .iter()
             .filter_map(|files| finding(ctx, files, &needed)),
     )
+}
+
+/// Whether all recorded the very same file: then it matters not whose it is.
+fn is_one_file(file: &SharedFile) -> bool {
+    let mut recorded = file
+        .owners
+        .iter()
+        .map(|owner| Some((owner.recorded_digest.as_deref()?, owner.recorded_bytes?)));
+    match recorded.next() {
+        Some(Some(first)) => recorded.all(|other| other == Some(first)),
+        _ => false,
+    }
+}
+
+/// Whether a distribution is the build of a framework for GPUs, where one for the processor lies beside it: by its name,
+/// which for some frameworks says `-gpu` and for others `-cpu`.
+fn is_for_gpu(owner: &Owner, owners: &[Owner]) -> bool {
+    let names_gpu = |o: &Owner| o.name.contains("-gpu");
+    if owners.iter().any(names_gpu) {
+        return names_gpu(owner);
+    }
+    owners.iter().any(is_for_cpu) && !is_for_cpu(owner)
+}
+
+/// Whether a name says that a build is for the processor alone.
+fn is_for_cpu(owner: &Owner) -> bool {
+    owner.name.ends_with("-cpu") || owner.name.contains("intel")
 }
 
 /// Whose file lies there, and how that is known.
@@ -88,6 +115,10 @@ fn wanted<'a>(
         let mut fitting = owners.iter().filter(|owner| fits(owner));
         fitting.next().filter(|_| fitting.next().is_none())
     };
+    // Whoever installs a build for GPUs wants it; the other one mostly came as somebody's requirement.
+    if let Some(owner) = only(&|owner| is_for_gpu(owner, owners)) {
+        return Some((owner, "the build for GPUs".to_owned()));
+    }
     let by = |owner: &Owner| needed.iter().find(|(name, _)| *name == owner.name);
     if let Some(owner) = only(&|owner| by(owner).is_some()) {
         let user = by(owner).map_or("", |(_, user)| user);
@@ -111,17 +142,6 @@ fn wanted<'a>(
         let torch = in_words(&torch.name, &torch.version);
         return Some((owner, format!("{torch} is built for CUDA {major}")));
     }
-    // Whoever installs a build for GPUs wants it; the other one mostly came as somebody's requirement.
-    let for_gpu = |owner: &Owner| owner.name.contains("-gpu");
-    let plain = |owner: &Owner| owner.name.ends_with("-cpu");
-    if let Some(owner) = only(&for_gpu) {
-        return Some((owner, "the build for GPUs".to_owned()));
-    }
-    if owners.iter().any(plain)
-        && let Some(owner) = only(&|owner| !plain(owner))
-    {
-        return Some((owner, "the build for GPUs".to_owned()));
-    }
     None
 }
 
@@ -138,11 +158,15 @@ fn finding(ctx: &Ctx<'_>, files: &[&SharedFile], needed: &[(String, String)]) ->
     let wanted = wanted(ctx, owners, needed);
     let places: Vec<_> = files.iter().map(|file| (*file, in_place(file))).collect();
     let wrong = wanted.as_ref().and_then(|(wanted, _)| {
-        places.iter().find(|(_, place)| {
+        let is_wrong = |(_, place): &&(&SharedFile, Option<(&Owner, String)>)| {
             place
                 .as_ref()
                 .is_some_and(|(owner, _)| owner.metadata != wanted.metadata)
-        })
+        };
+        // The module that Python imports tells more than a library beside it.
+        let is_module = |(file, _): &&(&SharedFile, _)| !file_name(&file.path).starts_with("lib");
+        let mut all = places.iter().filter(is_wrong);
+        all.clone().find(is_module).or_else(|| all.next())
     });
     let (file, place) = wrong
         .or_else(|| places.iter().find(|(_, place)| place.is_some()))
@@ -164,9 +188,13 @@ fn finding(ctx: &Ctx<'_>, files: &[&SharedFile], needed: &[(String, String)]) ->
         Layer::Framework
     };
     let severity = match (&wanted, place, wrong) {
-        (Some((wanted, _)), Some((there, _)), Some(_)) => how_bad(ctx, layer, file, wanted, there),
+        (Some((wanted, _)), Some((there, _)), Some(_)) => {
+            how_bad(ctx, layer, file, (wanted, there), owners)
+        }
         (Some(_), None, None) => Severity::Warning,
         _ if is_mixed => Severity::Warning,
+        // It works until one of the two is upgraded, and then the other one's files lie there.
+        (Some((wanted, _)), Some(_), None) if is_for_gpu(wanted, owners) => Severity::Warning,
         _ => Severity::Note,
     };
     let name = file_name(&file.path);
@@ -220,6 +248,9 @@ fn finding(ctx: &Ctx<'_>, files: &[&SharedFile], needed: &[(String, String)]) ->
         ),
         None => finding.reading(&format!("{name} in place"), &file.size_bytes),
     };
+    if layer == Layer::Framework {
+        finding = with_gpu_library(ctx, finding, owners);
+    }
     if files.len() > 1 {
         finding = finding.evidence("files of both", files.len().to_string(), "RECORD of both");
     }
@@ -249,18 +280,12 @@ fn how_bad(
     ctx: &Ctx<'_>,
     layer: Layer,
     file: &SharedFile,
-    wanted: &Owner,
-    there: &Owner,
+    (wanted, there): (&Owner, &Owner),
+    owners: &[Owner],
 ) -> Severity {
     if layer == Layer::Framework {
-        // A build for the CPU on a machine without a GPU takes nothing away, and beside another framework not all.
-        let has_gpu = ctx.gpus().next().is_some() || ctx.on_tegra() || ctx.in_wsl();
-        let others = ctx.facts.consumer.frameworks.items().iter();
-        let alone = others
-            .filter(|f| f.name != wanted.name && f.name != there.name)
-            .count()
-            == 0;
-        return if has_gpu && alone {
+        // Whoever installed the build for GPUs gets none of it.
+        return if is_for_gpu(wanted, owners) && !is_for_gpu(there, owners) {
             Severity::Error
         } else {
             Severity::Warning
@@ -285,6 +310,29 @@ fn how_bad(
     ) {
         (Some(there), Some(wanted)) if there < wanted => Severity::Error,
         _ => Severity::Warning,
+    }
+}
+
+/// Whether the library that the framework's package has for GPUs lies there: what another build brought stays when that
+/// one is overwritten, and no module opens it.
+fn with_gpu_library(ctx: &Ctx<'_>, finding: Finding, owners: &[Owner]) -> Finding {
+    let is_one = |name: &String| owners.iter().any(|owner| owner.name == *name);
+    let frameworks = ctx.facts.framework.frameworks.items().iter();
+    let of_package = frameworks
+        .filter(|f| f.distribution.value().is_some_and(is_one))
+        .find(|f| f.library.is_present() || file_name(f.library.source()).contains(".so"));
+    match of_package {
+        Some(framework) if framework.library.is_present() => finding.evidence(
+            "library for GPUs",
+            format!("{} is there", file_name(framework.library.source())),
+            framework.library.source(),
+        ),
+        Some(framework) => finding.evidence(
+            "library for GPUs",
+            format!("{} is not there", file_name(framework.library.source())),
+            framework.library.source(),
+        ),
+        None => finding,
     }
 }
 
@@ -313,20 +361,43 @@ fn mended(
         .iter()
         .filter(|o| o.metadata != wanted.metadata)
         .collect();
-    let names: Vec<&str> = others.iter().map(|o| o.name.as_str()).collect();
-    let mut commands: Vec<Option<String>> = others
-        .iter()
-        .map(|owner| Tool::of(ctx, record(owner)?).uninstall(&[&owner.name]))
-        .collect();
+    // A library's wheel is taken out alone: what requires the other one keeps its record. Of two builds of a framework both
+    // go, so that nothing of either is left.
+    let both = layer == Layer::Framework;
+    let out: Vec<&Owner> = if both {
+        owners.iter().collect()
+    } else {
+        others
+    };
+    let names: Vec<&str> = out.iter().map(|o| o.name.as_str()).collect();
+    let mut commands: Vec<Option<String>> = Vec::new();
+    for owner in &out {
+        let tool = record(owner).map(|dist| Tool::of(ctx, dist));
+        let of_tool: Vec<&str> = out
+            .iter()
+            .filter(|other| {
+                record(other).is_some_and(|dist| {
+                    tool.as_ref()
+                        .is_some_and(|tool| tool.is_same(&Tool::of(ctx, dist)))
+                })
+            })
+            .map(|other| other.name.as_str())
+            .collect();
+        let command = tool.and_then(|tool| tool.uninstall(&of_tool));
+        if !commands.contains(&command) {
+            commands.push(command);
+        }
+    }
     commands.push(
         record(wanted)
             .and_then(|dist| Tool::of(ctx, dist).install_again(&wanted.name, &wanted.version)),
     );
+    let whose = if both { "" } else { ", whose files go with it" };
     finding.fix(with_commands(
         Fix::at(
             layer,
             format!(
-                "uninstall {}, then install {} again, whose files go with it",
+                "uninstall {}, then install {} again{whose}",
                 names.join(" and "),
                 in_words(&wanted.name, &wanted.version)
             ),

@@ -2,10 +2,13 @@
 
 use super::{called, install_again, layer_of, owner, with_command};
 use crate::facts::{
-    ANY_PROGRAM, ChangedFile, FileKind, Installed, Layer, LibraryFile, Link, ReachedBy,
+    ANY_PROGRAM, ChangedFile, FileKind, Framework, Installed, Layer, LibraryFile, Link, ReachedBy,
 };
 use crate::finding::{Finding, Fix, Severity};
+use crate::matrix::{Opens, Wheel};
 use crate::read::recipes::known_name;
+use crate::rules::framework::is_for_other_cuda;
+use crate::rules::installed::{Absent, Tool, absent};
 use crate::rules::stack::in_words;
 use crate::rules::{Ctx, Outcome, known};
 use crate::sysroot::file_name;
@@ -24,9 +27,9 @@ const NUMBERED_BY_CUDA: &[&str] = &[
 /// Parts of `CuPy` that it does without where their library is not there.
 const OPTIONAL: &[(&str, &[&str])] = &[("cupy", &["libcudnn", "libnccl", "libcutensor"])];
 
-pub(super) fn library_missing(ctx: &Ctx<'_>) -> Outcome {
-    let links = known!(ctx.facts.libraries.links, "who gets which library");
-    let copies = known!(ctx.facts.libraries.copies, "copies of libraries");
+/// What something of the consumer needs, and does not get from anywhere.
+pub(in crate::rules) fn missing_links(ctx: &Ctx<'_>) -> Vec<Link> {
+    let links = ctx.facts.libraries.links.items();
     let missing = links.iter().filter(|link| {
         link.got.is_none()
             // What the named program needs is told by the rules about it.
@@ -39,22 +42,159 @@ pub(super) fn library_missing(ctx: &Ctx<'_>) -> Outcome {
             && !link.user.is_empty()
             && !is_optional(link)
             && !is_left_out_by_design(link, links)
+            && is_needed(ctx, link)
     });
-    let mut groups: Vec<(&str, Vec<&Link>)> = Vec::new();
-    for link in missing {
-        match groups
-            .iter_mut()
-            .find(|(consumer, _)| *consumer == link.consumer)
-        {
-            Some((_, all)) => all.push(link),
-            None => groups.push((&link.consumer, vec![link])),
+    missing.cloned().collect()
+}
+
+/// The framework that opens libraries by name, and what is known of that.
+fn opener<'a>(ctx: &'a Ctx<'_>, link: &Link) -> Option<(&'a Framework, Option<&'a Opens>)> {
+    if !link.opened {
+        return None;
+    }
+    let framework = ctx.frameworks().iter().find(|framework| {
+        framework.library.value() == Some(&link.user)
+            && ctx
+                .matrix
+                .opened()
+                .iter()
+                .any(|row| row.framework == framework.name)
+    })?;
+    let version = framework.version.value().and_then(|v| Version::parse(v));
+    let row = version
+        .zip(framework.cuda.value())
+        .and_then(|(version, cuda)| {
+            ctx.matrix
+                .opened_by(&framework.name, &version, cuda.major())
+        });
+    Some((framework, row))
+}
+
+/// Whether a library that is opened by name is one that the framework does not use the GPU without, and is meant to use it:
+/// of some it does without, and on a host without a GPU nobody misses those of a framework that runs on the processor too.
+fn is_needed(ctx: &Ctx<'_>, link: &Link) -> bool {
+    let Some((framework, row)) = opener(ctx, link) else {
+        // Of what another library opens every part is wanted; of a framework that is not known, none is known to be.
+        return !link.opened || known_name(file_name(&link.user)).is_some();
+    };
+    let is_listed = row.is_some_and(|row| row.needs.contains(&link.soname));
+    // A plugin for CUDA is installed for nothing else.
+    let is_plugin = framework.name == "jax-cuda-pjrt";
+    is_listed && (is_plugin || ctx.gpu_usable())
+}
+
+pub(super) fn library_missing(ctx: &Ctx<'_>) -> Outcome {
+    let _ = known!(ctx.facts.libraries.links, "who gets which library");
+    let copies = known!(ctx.facts.libraries.copies, "copies of libraries");
+    let absent = absent(ctx);
+    // By who needs it, and by what explains that it is missing: what nothing explains is a fault of its own.
+    let mut groups: Vec<(String, Option<String>, Vec<Link>)> = Vec::new();
+    for link in missing_links(ctx) {
+        let cause = absent
+            .iter()
+            .find(|absent| absent.explains(ctx, &link))
+            .map(Absent::key)
+            .or_else(|| for_other_cuda(ctx, &link));
+        let same = |group: &&mut (String, Option<String>, Vec<Link>)| {
+            group.0 == link.consumer && group.1 == cause
+        };
+        match groups.iter_mut().find(same) {
+            Some((.., all)) => all.push(link),
+            None => groups.push((link.consumer.clone(), cause, vec![link])),
         }
     }
-    Outcome::found(
-        groups
+    Outcome::found(groups.iter().filter_map(|(consumer, cause, links)| {
+        let is_first = groups
             .iter()
-            .filter_map(|(consumer, links)| finding(ctx, consumer, links, copies)),
-    )
+            .find(|g| g.0 == *consumer)
+            .is_some_and(|g| g.1 == *cause);
+        let mut finding = finding(ctx, consumer, links, copies)?;
+        if !is_first {
+            let soname = &links.first()?.soname;
+            finding.key = format!("{}, {}", finding.key, file_name(soname));
+        }
+        finding.caused_by.clone_from(cause);
+        Some(finding)
+    }))
+}
+
+/// The finding that a framework is built for another CUDA, where this is a library that it needs.
+fn for_other_cuda(ctx: &Ctx<'_>, link: &Link) -> Option<String> {
+    let framework = ctx.frameworks().iter().find(|framework| {
+        framework.library.value() == Some(&link.user) && is_for_other_cuda(ctx, framework)
+    })?;
+    Some(format!(
+        "framework-for-other-cuda:{} in {}",
+        framework.name, framework.site
+    ))
+}
+
+/// What brings libraries that nothing recorded, as a fix with the command of the installer that is at hand.
+fn brought_by(ctx: &Ctx<'_>, consumer: &str, links: &[Link], layer: Layer) -> Option<Fix> {
+    let name = consumer.split(' ').next()?;
+    let dist = ctx.facts.python.installed(name).or_else(|| {
+        let framework = ctx.frameworks().iter().find(|f| f.name == name)?;
+        ctx.facts.python.installed(framework.distribution.value()?)
+    })?;
+    let tool = Tool::of(ctx, dist);
+    let sonames: Vec<&str> = links.iter().map(|link| file_name(&link.soname)).collect();
+    let cuda = cuda_of(ctx, dist, links, &sonames);
+    let version = Version::parse(&dist.version);
+    let extra = version
+        .filter(|_| !dist.version.contains('+') && !tool.is_conda())
+        .and_then(|version| ctx.matrix.libraries_extra(&dist.name, &version, cuda));
+    if let Some(row) = extra {
+        let what = format!("{}[{}]=={}", dist.name, row.extras, dist.version);
+        let fix = Fix::at(layer, format!("install {what}, which brings them"));
+        return Some(with_command(fix, tool.install(&what, false)));
+    }
+    let mut wheels: Vec<&Wheel> = Vec::new();
+    for soname in &sonames {
+        let mut rows = ctx.matrix.wheels_with(soname);
+        let row = match cuda {
+            Some(cuda) => rows.find(|row| row.cuda == cuda)?,
+            // The same name in several of them, and nothing tells which.
+            None => rows.next().filter(|_| rows.next().is_none())?,
+        };
+        if !wheels.iter().any(|known| known.wheel == row.wheel) {
+            wheels.push(row);
+        }
+    }
+    let packages: Vec<String> = if tool.is_conda() {
+        let major = format!("cuda-version={}", wheels.first()?.cuda);
+        let names = wheels.iter().map(|row| row.conda.clone());
+        names.chain([Some(major)]).collect::<Option<_>>()?
+    } else {
+        wheels.iter().map(|row| row.requirement()).collect()
+    };
+    let fix = Fix::at(layer, format!("install {}", packages.join(" and ")));
+    let command = tool.install_all(&packages, false);
+    Some(with_command(fix, command))
+}
+
+/// The major version of CUDA whose libraries are missed: that of the framework, else that of a soname among them, or that the
+/// same file needs beside them.
+fn cuda_of(ctx: &Ctx<'_>, dist: &Installed, links: &[Link], sonames: &[&str]) -> Option<u32> {
+    let of_framework = ctx
+        .frameworks()
+        .iter()
+        .find(|f| f.name == dist.name || f.distribution.value() == Some(&dist.name))
+        .and_then(|f| f.cuda.value())
+        .map(Version::major);
+    let only = |soname: &str| {
+        let mut rows = ctx.matrix.wheels_with(soname);
+        rows.next()
+            .filter(|_| rows.next().is_none())
+            .map(|row| row.cuda)
+    };
+    let all = ctx.facts.libraries.links.items().iter();
+    let beside = || {
+        all.filter(|other| links.iter().any(|link| link.user == other.user))
+            .find_map(|other| only(file_name(&other.soname)))
+    };
+    of_framework
+        .or_else(|| sonames.iter().find_map(|soname| only(soname)))
+        .or_else(beside)
 }
 
 fn is_optional(link: &Link) -> bool {
@@ -84,7 +224,7 @@ fn is_left_out_by_design(link: &Link, links: &[Link]) -> bool {
 }
 
 /// Usable copies of the libraries that are missing, of whatever major version.
-fn others<'a>(copies: &'a [LibraryFile], links: &[&Link]) -> Vec<&'a LibraryFile> {
+fn others<'a>(copies: &'a [LibraryFile], links: &[Link]) -> Vec<&'a LibraryFile> {
     let names: Vec<Option<String>> = links
         .iter()
         .map(|link| known_name(file_name(&link.soname)))
@@ -99,7 +239,7 @@ fn others<'a>(copies: &'a [LibraryFile], links: &[&Link]) -> Vec<&'a LibraryFile
 fn finding(
     ctx: &Ctx<'_>,
     consumer: &str,
-    links: &[&Link],
+    links: &[Link],
     copies: &[LibraryFile],
 ) -> Option<Finding> {
     let first = links.first()?;
@@ -108,6 +248,12 @@ fn finding(
         (Severity::Warning, file_name(&first.user))
     } else {
         (Severity::Error, consumer)
+    };
+    let opened = opener(ctx, first).and_then(|(_, row)| row);
+    // Without a GPU it is not missed yet.
+    let severity = match opened {
+        Some(_) if !ctx.gpu_usable() && !ctx.expect_gpu => Severity::Warning,
+        _ => severity,
     };
     let mut names: Vec<String> = links
         .iter()
@@ -156,7 +302,11 @@ fn finding(
         .complaining(Layer::Framework)
         .component(file_name(&first.soname))
         .subject(consumer)
-        .detail("The loader stops with `cannot open shared object file` when the library that needs it is loaded. Some frameworks then go on with the processor alone and say so in one line of their log.");
+        .detail(match opened {
+            Some(row) => format!("It opens them by name when it starts, and does not use the GPU at all without one of them: `{}`.", row.says),
+            None => "The loader stops with `cannot open shared object file` when the library that needs it is loaded. Some frameworks then go on with the processor alone and say so in one line of their log.".to_owned(),
+        })
+        .source(opened.map(|row| row.source.clone()).unwrap_or_default());
     for link in links {
         finding = finding.evidence(
             format!(
@@ -188,19 +338,29 @@ fn finding(
                 "install a build of {consumer} for the CUDA version whose libraries are here, or the libraries that it was built for"
             ),
         ),
-        (None, Some((name, version))) => {
+        // A part of the same wheel: what is there of it is not whole.
+        (None, Some((name, version))) if is_part_of(ctx, name, &names) => {
             let fix = Fix::at(layer, format!("install {name} again"));
             with_command(fix, install_again(ctx, name, version))
         }
-        (None, None) => Fix::at(
-            layer,
-            format!(
-                "install what brings {}, or put the folder on the loader's path",
-                in_words(&names)
-            ),
-        ),
+        (None, _) => brought_by(ctx, consumer, links, layer).unwrap_or_else(|| {
+            Fix::at(
+                layer,
+                format!(
+                    "install what brings {}, or put the folder on the loader's path",
+                    in_words(&names)
+                ),
+            )
+        }),
     };
     Some(finding.fix(fix.verify("gpudoctor")))
+}
+
+/// Whether a wheel is the one that brings these.
+fn is_part_of(ctx: &Ctx<'_>, wheel: &str, sonames: &[String]) -> bool {
+    sonames
+        .iter()
+        .all(|soname| ctx.matrix.wheels_with(soname).any(|row| row.wheel == wheel))
 }
 
 /// What a file is that stands where a library should be, in words; `None` where it is one, or that is not known.
@@ -283,11 +443,20 @@ fn damaged_of_packages(ctx: &Ctx<'_>, copies: &[LibraryFile]) -> Vec<Finding> {
         !copies.iter().any(|c| c.path == path || c.real_path == path)
             && known_name(file_name(path)).as_deref() != Some("libcudart")
     };
+    // As another distribution recorded it: who overwrote whom is told elsewhere.
+    let is_anothers = |changed: &ChangedFile| {
+        let shared = ctx.facts.python.shared.items().iter();
+        shared.filter(|file| file.path == changed.path).any(|file| {
+            file.owners
+                .iter()
+                .any(|owner| owner.recorded_bytes == Some(changed.size_bytes))
+        })
+    };
     let of_one = |dist: &Installed| -> Option<Finding> {
         let damaged: Vec<(&ChangedFile, String)> = dist
             .changed
             .iter()
-            .filter(|file| is_new(&file.path))
+            .filter(|file| is_new(&file.path) && !is_anothers(file))
             .filter_map(|file| Some((file, damage(&file.kind)?)))
             .collect();
         let (first, what) = damaged.first()?;

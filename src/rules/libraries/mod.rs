@@ -6,10 +6,12 @@ mod gpu;
 mod lacking;
 mod majors;
 mod missing;
+mod older;
 mod parts;
 mod shadowed;
 
 pub(super) use majors::cuda_majors_mixed;
+pub(super) use missing::missing_links;
 pub(super) use parts::nvrtc_builtins_mixed;
 
 use super::installed::Tool;
@@ -20,6 +22,15 @@ use crate::read::recipes;
 use crate::sysroot::{file_name, parent};
 
 pub(super) static RULES: &[Rule] = &[
+    Rule {
+        id: "cudnn-older-than-build",
+        layer: Layer::Libraries,
+        severity: Severity::Error,
+        need: Need::Detail,
+        follows_from: &["distribution-overwritten", "library-parts-mixed"],
+        page: include_str!("../pages/cudnn-older-than-build.md"),
+        check: older::cudnn_older_than_build,
+    },
     Rule {
         id: "library-damaged",
         layer: Layer::Libraries,
@@ -43,7 +54,11 @@ pub(super) static RULES: &[Rule] = &[
         layer: Layer::Libraries,
         severity: Severity::Error,
         need: Need::Detail,
-        follows_from: &["distribution-overwritten", "library-parts-mixed"],
+        follows_from: &[
+            "distribution-overwritten",
+            "library-parts-mixed",
+            "torch-extension-symbols",
+        ],
         page: include_str!("../pages/library-lacks-symbol.md"),
         check: lacking::library_lacks_symbol,
     },
@@ -74,6 +89,7 @@ pub(super) static RULES: &[Rule] = &[
             "library-parts-mixed",
             "library-lacks-symbol",
             "nvrtc-builtins-mixed",
+            "cudnn-older-than-build",
         ],
         page: include_str!("../pages/library-shadowed.md"),
         check: shadowed::library_shadowed,
@@ -81,7 +97,7 @@ pub(super) static RULES: &[Rule] = &[
 ];
 
 /// The layer that a library belongs to.
-fn layer_of(soname: &str) -> Layer {
+pub(super) fn layer_of(soname: &str) -> Layer {
     match recipes::known_name(file_name(soname)).as_deref() {
         Some("libcudart" | "libnvrtc" | "libnvrtc-builtins") => Layer::Runtime,
         _ => Layer::Libraries,

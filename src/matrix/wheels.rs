@@ -1,0 +1,125 @@
+//! Which package brings a library, which extra of a framework brings all of them, and which libraries a framework opens
+//! by name while it runs, so that no file says that it needs them.
+
+use serde::{Deserialize, Serialize};
+
+use super::rows::row;
+use super::{Confidence, Matrix};
+use crate::version::Version;
+
+/// A package that brings libraries.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Wheel {
+    /// The distribution on `PyPI`: `nvidia-cudnn-cu12`.
+    pub wheel: String,
+    /// The major version of CUDA that it is built for.
+    pub cuda: u32,
+    /// What it brings: `libcudnn.so.9`.
+    pub sonames: Vec<String>,
+    /// The versions of it that bring these, where another version brings others: `==9.*`.
+    pub versions: Option<String>,
+    /// Conda's package with the same libraries, where known.
+    pub conda: Option<String>,
+    /// Who says so.
+    pub source: String,
+    /// How far to trust it.
+    pub confidence: Confidence,
+}
+row!(Wheel, |row| format!(
+    "{}{} for CUDA {}",
+    row.wheel,
+    row.versions.as_deref().unwrap_or_default(),
+    row.cuda
+));
+
+impl Wheel {
+    /// As pip and uv take it: `nvidia-cudnn-cu12==9.*`.
+    pub fn requirement(&self) -> String {
+        format!(
+            "{}{}",
+            self.wheel,
+            self.versions.as_deref().unwrap_or_default()
+        )
+    }
+}
+
+/// The extras of a distribution that bring the CUDA libraries which it needs.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct LibrariesExtra {
+    /// `onnxruntime-gpu`.
+    pub distribution: String,
+    /// As they are written in brackets: `cuda,cudnn`.
+    pub extras: String,
+    /// The major version of CUDA, where there are several extras; `None` where it is that of the build.
+    pub cuda: Option<u32>,
+    /// The first version that has them.
+    pub first: Version,
+    /// Versions whose extras cannot be installed.
+    #[serde(default)]
+    pub except: Vec<Version>,
+    /// Who says so.
+    pub source: String,
+    /// How far to trust it.
+    pub confidence: Confidence,
+}
+row!(LibrariesExtra, |row| format!(
+    "{}[{}]",
+    row.distribution, row.extras
+));
+
+/// The libraries that a framework opens by name.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Opens {
+    /// The framework as facts call it: `tensorflow`, `jax-cuda-pjrt`.
+    pub framework: String,
+    /// The major version of CUDA that it is built for.
+    pub cuda: u32,
+    /// The first version that this is known of.
+    pub first: Version,
+    /// Those without any one of which it does not use the GPU at all.
+    pub needs: Vec<String>,
+    /// What it says then.
+    pub says: String,
+    /// Who says so.
+    pub source: String,
+    /// How far to trust it.
+    pub confidence: Confidence,
+}
+row!(Opens, |row| format!(
+    "{} for CUDA {}",
+    row.framework, row.cuda
+));
+
+impl Matrix {
+    /// The packages that bring a library of this soname, for each major version of CUDA.
+    pub fn wheels_with(&self, soname: &str) -> impl Iterator<Item = &Wheel> {
+        self.wheels()
+            .iter()
+            .filter(move |row| row.sonames.iter().any(|known| known == soname))
+    }
+
+    /// The extras of a distribution of this version that bring its libraries.
+    pub fn libraries_extra(
+        &self,
+        distribution: &str,
+        version: &Version,
+        cuda: Option<u32>,
+    ) -> Option<&LibrariesExtra> {
+        self.libraries_extras().iter().find(|row| {
+            row.distribution == distribution
+                && *version >= row.first
+                && !row.except.contains(version)
+                && (row.cuda.is_none() || row.cuda == cuda)
+        })
+    }
+
+    /// What a framework of this version opens by name.
+    pub fn opened_by(&self, framework: &str, version: &Version, cuda: u32) -> Option<&Opens> {
+        self.opened()
+            .iter()
+            .find(|row| row.framework == framework && row.cuda == cuda && *version >= row.first)
+    }
+}
