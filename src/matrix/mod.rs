@@ -31,9 +31,9 @@ pub use cuda::{
 };
 pub use distros::{DistroLibc, DistroPackage, Purpose};
 pub use frameworks::{
-    BitsandbytesRelease, JaxPlugin, NgcImage, OnnxruntimeRelease, Pins, Released,
-    TensorflowRelease, TorchArchs, TorchInstall, TorchRelease, VllmRelease, XformersRelease,
-    nearest,
+    BitsandbytesRelease, JaxPlugin, NgcImage, OllamaRelease, OnnxruntimeRelease, Pins, Released,
+    TensorflowRelease, TorchArchs, TorchInstall, TorchRelease, TritonServer, VllmRelease,
+    XformersRelease, nearest,
 };
 pub use gpus::{Arch, Chip, Generation, Gpu, NvSwitch, OpenModule};
 pub use libraries::{
@@ -219,6 +219,10 @@ tables! {
     pins: FRAMEWORKS, "pins", Pins;
     /// Images of NGC, oldest first.
     ngc_images: FRAMEWORKS, "ngc_image", NgcImage;
+    /// Releases of Ollama, oldest first.
+    ollama_releases: FRAMEWORKS, "ollama_release", OllamaRelease;
+    /// Images of Triton Inference Server, oldest first.
+    triton_servers: FRAMEWORKS, "triton_server", TritonServer;
     /// What the tables of frameworks cannot say in columns.
     framework_notes: FRAMEWORKS, "note", Note;
 }
