@@ -3,6 +3,7 @@
 
 use super::Places;
 use crate::facts::{BuildSign, Consumer, ConsumerKind, SignKind};
+use crate::probe::consumer::has_extension;
 use crate::read::toolchain;
 use crate::sysroot::join;
 
@@ -30,7 +31,7 @@ const VARIABLES: &[&str] = &[
     "TORCH_CUDA_ARCH_LIST",
     "TORCH_NVCC_FLAGS",
 ];
-/// The beginnings of others: those of flash-attn, of DeepSpeed's prebuilt operators.
+/// The beginnings of others: those of flash-attn, of `DeepSpeed`'s prebuilt operators.
 const FAMILIES: &[&str] = &["DS_BUILD_", "FLASH_ATTENTION_FORCE_"];
 /// Files of the working folder that say how a project is built.
 const PROJECT: &[&str] = &["setup.py", "pyproject.toml", "CMakeLists.txt"];
@@ -99,7 +100,7 @@ fn project(places: &Places<'_>, folder: &str) -> Option<BuildSign> {
             "" => folder.to_owned(),
             dir => join(folder, dir),
         };
-        let sources = places.sysroot.list(&dir, |name| name.ends_with(".cu"));
+        let sources = places.sysroot.list(&dir, |name| has_extension(name, "cu"));
         let source = sources.items().first()?;
         let what = format!("{name} of the working folder builds with torch, and {source} is there");
         Some(sign(what, join(&dir, source)))
@@ -145,7 +146,7 @@ fn ninja(places: &Places<'_>, consumer: &Consumer) -> Option<BuildSign> {
     })
 }
 
-/// Extensions that torch has compiled while programs ran (DeepSpeed's operators come about so), those for its own CUDA:
+/// Extensions that torch has compiled while programs ran (`DeepSpeed`'s operators come about so), those for its own CUDA:
 /// `~/.cache/torch_extensions/py312_cu128/NAME/build.ninja`.
 fn built_while_running(places: &Places<'_>, consumer: &Consumer) -> Option<BuildSign> {
     let cuda = consumer.torch_cuda.value()?;
