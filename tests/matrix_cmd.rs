@@ -994,3 +994,39 @@ fn an_overlay_that_cannot_be_used_ends_the_call() {
         ran.err
     );
 }
+
+/// Programs that bring their own CUDA: by range of releases, by image.
+#[test]
+fn ollama_and_triton_server_are_known_by_release() {
+    for (args, code, line) in [
+        (
+            ["ollama", "0.9.2"],
+            0,
+            "Ollama 0.9.2 has back ends for CUDA 11.3 and CUDA 12.8",
+        ),
+        (
+            ["ollama", "0.31.0"],
+            0,
+            "Ollama 0.31.0 has back ends for CUDA 12.8 and CUDA 13.0 and asks for driver 550 or newer",
+        ),
+        (
+            ["ollama", "0.1.40"],
+            1,
+            "unknown: Ollama 0.1.40 is not in the matrix",
+        ),
+        (
+            ["tritonserver", "25.10"],
+            0,
+            "images 25.10 of Triton Inference Server bring CUDA 12.9.1 and CUDA 13.0.2",
+        ),
+        (
+            ["tritonserver", "19.03"],
+            1,
+            "unknown: release 19.03 of Triton Inference Server is not in the matrix",
+        ),
+    ] {
+        let ran = ask(&args);
+        assert_eq!(ran.code, code, "{args:?}: {}", ran.out);
+        assert!(ran.first_line().starts_with(line), "{}", ran.first_line());
+    }
+}

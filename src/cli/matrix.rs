@@ -182,6 +182,20 @@ Example:
 
 Exit status: 0 it is known, 1 it is unknown, 2 the call was wrong")]
     Nccl(ReleaseArgs),
+    /// Which CUDA versions a release of Ollama has back ends for, and the driver it needs
+    #[command(after_help = "\
+Example:
+  gpudoctor matrix ollama 0.12.11
+
+Exit status: 0 it is known, 1 it is unknown, 2 the call was wrong")]
+    Ollama(ReleaseArgs),
+    /// What is in the images of a release of Triton Inference Server
+    #[command(after_help = "\
+Example:
+  gpudoctor matrix tritonserver 25.03
+
+Exit status: 0 it is known, 1 it is unknown, 2 the call was wrong")]
+    Tritonserver(ReleaseArgs),
     /// What a release of TensorRT runs on and goes with
     #[command(after_help = "\
 Example:

@@ -74,6 +74,8 @@ fn release(question: &ReleaseQuestion) -> (Product, &ReleaseArgs) {
         ReleaseQuestion::Cudnn(args) => (Product::Cudnn, args),
         ReleaseQuestion::Nccl(args) => (Product::Nccl, args),
         ReleaseQuestion::Tensorrt(args) => (Product::Tensorrt, args),
+        ReleaseQuestion::Ollama(args) => (Product::Ollama, args),
+        ReleaseQuestion::Tritonserver(args) => (Product::Tritonserver, args),
     }
 }
 

@@ -49,6 +49,49 @@ pub struct Framework {
     pub requires: Vec<String>,
     /// CUDA versions for which it brings a library each (bitsandbytes).
     pub variants: Vec<Version>,
+    /// The compilers of device code that it brings and starts for each kernel (Triton): those that it takes here.
+    pub assemblers: Reading<Vec<Assembler>>,
+    /// Its back ends for CUDA, of which it takes one that runs (Ollama). Absent: it has none.
+    pub runners: Reading<Vec<Runner>>,
+    /// The torch that its compiled operators were built with (`DeepSpeed`). Absent: it has none that are compiled.
+    pub operators: Reading<Operators>,
+}
+
+/// A compiler from PTX to machine code.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(default)]
+pub struct Assembler {
+    /// Where it lies.
+    pub path: String,
+    /// Whether it is taken for compute capability 10.0 and later alone, in place of the other one.
+    pub only_blackwell: bool,
+    /// What names it where it is not the one that was brought along: `TRITON_PTXAS_PATH`.
+    pub named_by: Option<String>,
+    /// The CUDA release that it is of.
+    pub version: Reading<Version>,
+}
+
+/// A back end for one CUDA version.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(default)]
+pub struct Runner {
+    /// Its folder: `/usr/local/lib/ollama/cuda_v12`.
+    pub folder: String,
+    /// The CUDA version that it was built for.
+    pub cuda: Reading<Version>,
+    /// The device code in its library.
+    pub code: Reading<DeviceCode>,
+}
+
+/// What operators were compiled with.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct Operators {
+    /// Their names: `fused_adam`.
+    pub names: Vec<String>,
+    /// The torch, by its minor version: 2.1.
+    pub torch: Version,
+    /// The CUDA of that torch; `None` where it had none.
+    pub cuda: Option<Version>,
 }
 
 /// A library of the CUDA toolkit that a framework's library needs.

@@ -221,6 +221,63 @@ pub struct BitsandbytesRelease {
 }
 row!(BitsandbytesRelease, |release| release.version);
 
+/// Releases of Ollama, as its archives for Linux on `x86_64` are.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct OllamaRelease {
+    /// The first release of the row; it holds up to the next row.
+    pub first: Version,
+    /// The CUDA versions that it has a back end for.
+    pub cudas: Vec<Version>,
+    /// The least compute capability.
+    #[serde(with = "capability")]
+    pub capability_min: Capability,
+    /// The driver branch that its page on hardware asks for, where it asks.
+    pub min_driver: Option<u32>,
+    /// The branch that older GPUs need.
+    pub min_driver_old: Option<u32>,
+    /// Below this capability a GPU is one of those.
+    #[serde(with = "optional_capability", default)]
+    pub old_below: Option<Capability>,
+    /// What else is worth knowing.
+    pub note: Option<String>,
+    /// Who says so.
+    pub source: String,
+    /// How far to trust it.
+    pub confidence: Confidence,
+}
+row!(OllamaRelease, |release| release.first);
+
+/// A container image of Triton Inference Server.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct TritonServer {
+    /// Year and month: `25.03`.
+    pub tag: String,
+    /// Which of the images: `vllm-python-py3`, `trtllm-python-py3`.
+    pub image: String,
+    /// The CUDA version in it.
+    pub cuda: Version,
+    /// The driver that its table names for that CUDA.
+    pub driver: Version,
+    /// The vLLM in it, as its own version begins.
+    pub vllm: Option<Version>,
+    /// The `TensorRT` in it.
+    pub tensorrt: Option<Version>,
+    /// The `TensorRT-LLM` in it.
+    pub tensorrt_llm: Option<Version>,
+    /// The ONNX Runtime of that release's server.
+    pub onnxruntime: Option<Version>,
+    /// Who says so.
+    pub source: String,
+    /// How far to trust it.
+    pub confidence: Confidence,
+}
+row!(TritonServer, |image| format!(
+    "{} {}",
+    image.tag, image.image
+));
+
 /// What a release asks of other packages: the parts of the GPU stack among them.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -385,6 +442,12 @@ impl Matrix {
         pins.flat_map(|row| row.requires.iter().map(move |asked| (row, asked)))
             .filter(|(_, asked)| of(&asked.name) && asked.bounds.exactly().is_some_and(is))
             .collect()
+    }
+
+    /// The row that a release of Ollama falls under; none for one that is older than all of them.
+    pub fn ollama_release(&self, version: &Version) -> Option<&OllamaRelease> {
+        let rows = self.ollama_releases().iter().rev();
+        rows.into_iter().find(|row| row.first <= *version)
     }
 
     /// The NGC image of a tag: `25.03`, or `25.03-py3`.

@@ -32,9 +32,9 @@ pub use cuda::{
 };
 pub use distros::{DistroLibc, DistroPackage, Purpose};
 pub use frameworks::{
-    BitsandbytesRelease, JaxPlugin, NgcImage, OnnxruntimeRelease, Pins, Released,
-    TensorflowRelease, TorchArchs, TorchInstall, TorchRelease, VllmRelease, XformersRelease,
-    nearest,
+    BitsandbytesRelease, JaxPlugin, NgcImage, OllamaRelease, OnnxruntimeRelease, Pins, Released,
+    TensorflowRelease, TorchArchs, TorchInstall, TorchRelease, TritonServer, VllmRelease,
+    XformersRelease, nearest,
 };
 pub use gpus::{Arch, Chip, Generation, Gpu, NvSwitch, OpenModule};
 pub use libraries::{
@@ -227,6 +227,10 @@ tables! {
     libraries_extras: FRAMEWORKS, "libraries_extra", LibrariesExtra;
     /// Libraries that frameworks open by name.
     opened: FRAMEWORKS, "opens", Opens;
+    /// Releases of Ollama, oldest first.
+    ollama_releases: FRAMEWORKS, "ollama_release", OllamaRelease;
+    /// Images of Triton Inference Server, oldest first.
+    triton_servers: FRAMEWORKS, "triton_server", TritonServer;
     /// What the tables of frameworks cannot say in columns.
     framework_notes: FRAMEWORKS, "note", Note;
 }

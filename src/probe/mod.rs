@@ -230,7 +230,7 @@ pub fn take(request: &Request) -> Facts {
     });
     facts.vendor = asked.finish();
     facts.framework = guarded(&mut problems, "framework", || {
-        framework::probe(sysroot, &loader, &sites, &facts)
+        framework::probe(sysroot, &loader, &env, &sites, &facts)
     });
     facts.problems = problems;
 

@@ -57,6 +57,23 @@ pub fn keyed(text: &str, key: &str) -> Option<Literal> {
     })
 }
 
+/// The keys that a dictionary on one line holds `True` for: `installed_ops={'async_io': False, 'fused_adam': True}`.
+pub fn switched_on(text: &str, name: &str) -> Vec<String> {
+    let inside = text.lines().find_map(|line| {
+        let rest = line.strip_prefix(name)?.trim_start().strip_prefix('=')?;
+        let rest = rest.trim_start().strip_prefix('{')?;
+        Some(rest.split('}').next().unwrap_or(rest))
+    });
+    inside
+        .unwrap_or_default()
+        .split(',')
+        .filter_map(|item| {
+            let (key, value) = item.split_once(':')?;
+            (value.trim() == "True").then(|| quoted(key)).flatten()
+        })
+        .collect()
+}
+
 /// The literal that a text begins with.
 fn literal(text: &str) -> Option<Literal> {
     let text = text.trim_start();
@@ -111,6 +128,25 @@ mod tests {
         assert_eq!(assigned(new, "cuda"), Some(Literal::None));
         assert_eq!(assigned(new, "hip"), text("6.4.4"));
         assert_eq!(assigned(new, "xpu"), None);
+    }
+
+    #[test]
+    fn deepspeed() {
+        let text = "version='0.18.2 '\ninstalled_ops={'deepspeed_not_implemented': False, 'cpu_adam': True, 'fused_adam': True}\n\
+            torch_info={'version': '2.1', 'bf16_support': True, 'cuda_version': '12.1', 'hip_version': '0.0'}\n";
+        assert_eq!(
+            switched_on(text, "installed_ops"),
+            ["cpu_adam", "fused_adam"]
+        );
+        assert_eq!(switched_on(text, "ops"), [""; 0]);
+        assert_eq!(
+            keyed(text, "version"),
+            Some(Literal::Text("2.1".to_owned()))
+        );
+        assert_eq!(
+            keyed(text, "cuda_version"),
+            Some(Literal::Text("12.1".to_owned()))
+        );
     }
 
     #[test]

@@ -172,6 +172,64 @@ pub fn builds_cuda(file_name: &str, text: &str) -> bool {
     }
 }
 
+/// Whether a project is built with torch at hand: `pyproject.toml` names it among what the build requires, which a
+/// project of Python alone has no use for.
+///
+/// ```text
+/// [build-system]
+/// requires = ["setuptools>=64", "torch>=2.4", "ninja"]
+/// ```
+pub fn builds_with_torch(file_name: &str, text: &str) -> bool {
+    if file_name != "pyproject.toml" {
+        return false;
+    }
+    let mut lines = text
+        .lines()
+        .skip_while(|line| line.trim() != "[build-system]");
+    lines.next();
+    let section = lines.take_while(|line| !line.trim_start().starts_with('['));
+    let mut is_open = false;
+    for line in section {
+        let line = line.split('#').next().unwrap_or_default();
+        let value = match line.trim_start().strip_prefix("requires") {
+            Some(rest) if rest.trim_start().starts_with('=') => {
+                is_open = true;
+                rest
+            }
+            _ => line,
+        };
+        let names = value.split(['"', '\'']).skip(1).step_by(2);
+        if is_open && names.map(name_of).any(|name| name == "torch") {
+            return true;
+        }
+        // An array goes on until it is closed; brackets of extras stand inside quotes.
+        is_open &= !value.trim_end().ends_with(']');
+    }
+    false
+}
+
+/// The name at the beginning of a requirement: `torch` of `torch>=2.4`.
+fn name_of(requirement: &str) -> &str {
+    let requirement = requirement.trim_start();
+    let end = requirement.find(|c: char| !c.is_alphanumeric() && !matches!(c, '-' | '_' | '.'));
+    requirement
+        .get(..end.unwrap_or(requirement.len()))
+        .unwrap_or_default()
+}
+
+/// The nvcc that a `build.ninja` of `torch.utils.cpp_extension` names; none where it compiles C++ alone.
+///
+/// ```text
+/// cxx = c++
+/// nvcc = /usr/local/cuda/bin/nvcc
+/// ```
+pub fn nvcc_of_ninja(text: &str) -> Option<&str> {
+    text.lines()
+        .filter_map(|line| line.strip_prefix("nvcc")?.trim_start().strip_prefix('='))
+        .map(str::trim)
+        .find(|path| path.starts_with('/'))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -280,5 +338,37 @@ mod tests {
         ] {
             assert!(!builds_cuda("CMakeLists.txt", text), "{text}");
         }
+    }
+
+    #[test]
+    fn projects_that_are_built_with_torch() {
+        let of = |text: &str| builds_with_torch("pyproject.toml", text);
+        assert!(of(
+            "[build-system]\nrequires = [\"setuptools\", 'torch>=2.4']\n"
+        ));
+        assert!(of(
+            "[project]\nname = \"x\"\n[build-system]\nrequires=[\n  \"setuptools[core]>=64\", # \"no\n  \"torch\",\n]\n"
+        ));
+        for text in [
+            "[project]\ndependencies = [\"torch\"]\n",
+            "[build-system]\nrequires = [\"setuptools\"]\n[project]\ndependencies = [\"torch\"]\n",
+            "[build-system]\nrequires = [\n\"torchmetrics\"\n]\nbackend = \"torch\"\n",
+            "[build-system]\n# requires = [\"torch\"]\n",
+            "",
+        ] {
+            assert!(!of(text), "{text}");
+        }
+        assert!(!builds_with_torch(
+            "setup.py",
+            "[build-system]\nrequires = [\"torch\"]"
+        ));
+    }
+
+    #[test]
+    fn the_nvcc_of_a_build() {
+        let text = "ninja_required_version = 1.3\ncxx = c++\nnvcc = /usr/local/cuda-12.1/bin/nvcc\n\nnvcc_dlink_post_cflags = /x\n";
+        assert_eq!(nvcc_of_ninja(text), Some("/usr/local/cuda-12.1/bin/nvcc"));
+        assert_eq!(nvcc_of_ninja("cxx = c++\n"), None);
+        assert_eq!(nvcc_of_ninja("nvcc = $cuda\n"), None);
     }
 }

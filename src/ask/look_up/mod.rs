@@ -6,6 +6,7 @@ mod driver;
 mod frameworks;
 mod gpu;
 mod libraries;
+mod programs;
 mod torch;
 
 use serde::Serialize;
@@ -38,6 +39,10 @@ pub enum Product {
     Nccl,
     /// TensorRT.
     Tensorrt,
+    /// Ollama.
+    Ollama,
+    /// Triton Inference Server.
+    Tritonserver,
 }
 
 /// What a release of a library or framework is built with, and what it needs and runs on.
@@ -54,6 +59,8 @@ pub fn release(matrix: &Matrix, product: Product, version: &Version) -> Answer {
         Product::Cudnn => libraries::cudnn,
         Product::Nccl => libraries::nccl,
         Product::Tensorrt => libraries::tensorrt,
+        Product::Ollama => programs::ollama,
+        Product::Tritonserver => programs::triton_server,
     };
     look_up(matrix, version, question)
 }

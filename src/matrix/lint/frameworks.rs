@@ -2,7 +2,7 @@
 
 use super::{Report, libraries};
 use crate::matrix::rows::AnyRow;
-use crate::matrix::{Confidence, TorchArchs};
+use crate::matrix::{Confidence, TorchArchs, TritonServer};
 use crate::version::Version;
 
 pub(super) fn check(report: &mut Report<'_>) {
@@ -13,6 +13,7 @@ pub(super) fn check(report: &mut Report<'_>) {
     built_on_torch(report);
     pins(report);
     images(report);
+    programs(report);
 }
 
 fn torch(report: &mut Report<'_>) {
@@ -212,5 +213,46 @@ fn images(report: &mut Report<'_>) {
             let runs = level.is_none_or(|level| level >= row.cuda.major() * 1000);
             at.need(runs, "the driver that is printed does not run its CUDA");
         }
+    }
+}
+
+fn programs(report: &mut Report<'_>) {
+    let matrix = report.matrix;
+    let rows = matrix.ollama_releases();
+    report.ascending(
+        "ollama_release",
+        true,
+        rows.iter().map(|row| (&row.first, row)),
+    );
+    for row in rows {
+        let mut at = report.at("ollama_release", &row.first);
+        at.need(row.cudas.is_sorted(), "its CUDA versions are out of order");
+        for cuda in &row.cudas {
+            at.toolkit(cuda);
+        }
+        // 531 is printed for all systems, and is a branch of Windows: what is printed need be no branch here.
+        let older = row.min_driver.zip(row.min_driver_old);
+        let is_more = older.is_none_or(|(usual, old)| usual <= old);
+        at.need(is_more, "older GPUs need an older driver than others");
+        let both = row.min_driver_old.is_some() == row.old_below.is_some();
+        at.need(both, "which GPUs need the other driver is not said");
+    }
+    let rows = matrix.triton_servers();
+    let key = |row: &TritonServer| (row.tag.clone(), row.image.clone());
+    let keys: Vec<_> = rows.iter().map(key).collect();
+    report.ascending("triton_server", true, keys.iter().zip(rows));
+    for row in rows {
+        let mut at = report.at("triton_server", row.key());
+        at.toolkit(&row.cuda);
+        let branch = at.branch(row.driver.major());
+        // The driver that came with a CUDA runs it.
+        let runs = branch.is_none_or(|branch| branch.level >= row.cuda.cuda_level());
+        at.need(runs, "the driver that it names is older than its CUDA");
+        let has_its_own = match row.image.as_str() {
+            "vllm-python-py3" => row.vllm.is_some(),
+            "trtllm-python-py3" => row.tensorrt_llm.is_some(),
+            _ => true,
+        };
+        at.need(has_its_own, "what the image is called after has no version");
     }
 }

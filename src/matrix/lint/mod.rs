@@ -169,8 +169,10 @@ pub(super) const VERSION_CELLS: &[&str] = &[
     "never",
     "never_from",
     "newest_python",
+    "onnxruntime",
     "ptx",
     "tensorrt",
+    "tensorrt_llm",
     "toolkit",
     "toolkit_from",
     "toolkit_to",
@@ -178,6 +180,7 @@ pub(super) const VERSION_CELLS: &[&str] = &[
     "torch_to",
     "unknown_after",
     "upgrades",
+    "vllm",
 ];
 /// Cells that hold a day, a month or a year.
 const DATE_CELLS: &[&str] = &["released", "first_release", "end_of_life"];

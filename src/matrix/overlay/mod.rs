@@ -24,9 +24,9 @@ use super::{
     Arch, BitsandbytesRelease, CUDA_DRIVER, Chip, CompatBuild, CompatNote, Confidence, Cudnn,
     DriverBranch, FILES, FRAMEWORKS, Family, ForwardCompat, GPUS, HostCompiler, ImageRequirement,
     JaxPlugin, Jetson, JetsonBoard, JetsonUpgrade, LIBRARIES, Matrix, Nccl, NgcImage, NvSwitch,
-    OnnxruntimeRelease, PLATFORMS, Pins, PtxIsa, PtxasTargets, SCHEMA, Soname, TABLES, TOOLCHAIN,
-    TensorflowRelease, Tensorrt, Toolkit, ToolkitComponents, TorchArchs, TorchRelease, VllmRelease,
-    XformersRelease, lint,
+    OllamaRelease, OnnxruntimeRelease, PLATFORMS, Pins, PtxIsa, PtxasTargets, SCHEMA, Soname,
+    TABLES, TOOLCHAIN, TensorflowRelease, Tensorrt, Toolkit, ToolkitComponents, TorchArchs,
+    TorchRelease, TritonServer, VllmRelease, XformersRelease, lint,
 };
 
 /// The longest text in a row: names are shorter, sources seldom longer.
@@ -131,6 +131,8 @@ open_tables! {
     bitsandbytes_releases: FRAMEWORKS, "bitsandbytes_release", BitsandbytesRelease, |row| row.version.clone();
     pins: FRAMEWORKS, "pins", Pins, |row| (row.package.clone(), row.version.clone());
     ngc_images: FRAMEWORKS, "ngc_image", NgcImage, |row| row.tag.clone();
+    ollama_releases: FRAMEWORKS, "ollama_release", OllamaRelease, |row| row.first.clone();
+    triton_servers: FRAMEWORKS, "triton_server", TritonServer, |row| (row.tag.clone(), row.image.clone());
 }
 
 fn order_of<T, K: Ord>(a: &T, b: &T, key: impl Fn(&T) -> K) -> Ordering {

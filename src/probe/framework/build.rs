@@ -32,6 +32,7 @@ impl Look<'_> {
                 Reading::Present { value, source } => tensorflow(&value, &source),
                 other => said_nothing(other),
             },
+            "llama.cpp" => self.llama_for_cpu(found),
             "onnxruntime" => match text(known.marker) {
                 Reading::Present { value, source } => onnxruntime(found, &value, &source),
                 other => said_nothing(other),
@@ -98,6 +99,23 @@ impl Look<'_> {
         let cpu = join(&found.site, "torch/lib/libtorch_cpu.so");
         (found.library.is_absent() && self.sysroot.exists(&cpu))
             .then(|| Reading::absent(format!("{cpu}: no libtorch_cuda.so beside it")))
+    }
+}
+
+impl Look<'_> {
+    /// llama-cpp-python: a build whose ggml has back ends of their own, and none for a GPU among them. Of older builds, all
+    /// in one library, it is not told.
+    fn llama_for_cpu(&self, found: &Framework) -> Option<Reading<Version>> {
+        let dir = join(&found.site, "llama_cpp/lib");
+        let names = self.sysroot.list(&dir, |name| name.starts_with("libggml-"));
+        let names = names.items();
+        let is_for_cpu = |name: &String| {
+            ["libggml-base", "libggml-cpu", "libggml-blas", "libggml-rpc"]
+                .iter()
+                .any(|start| name.starts_with(start))
+        };
+        (!names.is_empty() && names.iter().all(is_for_cpu))
+            .then(|| Reading::absent(format!("{dir}: no libggml-cuda.so")))
     }
 }
 
@@ -172,7 +190,7 @@ pub(super) fn cuda_of_digits(digits: &str) -> Option<Version> {
 }
 
 /// The CUDA major version of the sonames that the library needs. CUDA 11 calls its runtime `libcudart.so.11.0`.
-fn by_needs(found: &Framework) -> Option<Reading<Version>> {
+pub(super) fn by_needs(found: &Framework) -> Option<Reading<Version>> {
     let runtime = found
         .needed
         .iter()

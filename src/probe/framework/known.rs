@@ -18,7 +18,7 @@ pub(super) struct Known {
     pub(super) on_torch: bool,
 }
 
-const fn plain(name: &'static str, distributions: &'static [&'static str]) -> Known {
+pub(super) const fn plain(name: &'static str, distributions: &'static [&'static str]) -> Known {
     Known {
         name,
         distributions,
@@ -31,7 +31,8 @@ const fn plain(name: &'static str, distributions: &'static [&'static str]) -> Kn
 
 /// What is looked for, torch first: what is built on it is read against it.
 ///
-/// Places measured on the wheels of `PyPI` (`x86_64`, 2026-12); those of llama.cpp, flash-attn and conda by their packaging.
+/// Places measured on the wheels of `PyPI` (`x86_64`, 2026-12); those of llama.cpp, flash-attn, TensorRT-LLM and
+/// conda by their packaging.
 pub(super) const KNOWN: &[Known] = &[
     Known {
         marker: "torch/version.py",
@@ -77,11 +78,18 @@ pub(super) const KNOWN: &[Known] = &[
         on_torch: true,
         ..plain("flash-attn", &["flash-attn"])
     },
+    Known {
+        libraries: &["flash_attn_3/_C.abi3.so", "flash_attn_3/_C*.so"],
+        by_code: true,
+        on_torch: true,
+        ..plain("flash-attn-3", &["flash-attn-3"])
+    },
     // Its library is the one for torch's CUDA: see `bitsandbytes`.
     Known {
         by_code: true,
         ..plain("bitsandbytes", &["bitsandbytes"])
     },
+    // Compiled when they are first used, or along with it: see `operators`.
     plain("deepspeed", &["deepspeed"]),
     plain(
         "triton",
@@ -144,7 +152,11 @@ pub(super) const KNOWN: &[Known] = &[
     plain("numba", &["numba"]),
     plain("numba-cuda", &["numba-cuda"]),
     plain("tensorrt", &["tensorrt", "tensorrt-cu*"]),
-    plain("tensorrt-llm", &["tensorrt-llm"]),
+    Known {
+        libraries: &["tensorrt_llm/libs/libtensorrt_llm.so"],
+        by_code: true,
+        ..plain("tensorrt-llm", &["tensorrt-llm"])
+    },
     plain("pynvml", &["pynvml"]),
     plain("nvidia-ml-py", &["nvidia-ml-py"]),
 ];

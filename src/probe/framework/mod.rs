@@ -7,6 +7,10 @@
 mod build;
 mod known;
 mod needs;
+mod own;
+mod programs;
+
+use std::collections::BTreeMap;
 
 use known::{KNOWN, Known};
 
@@ -44,17 +48,14 @@ const PARTS: &[&str] = &[
 pub(super) fn probe(
     sysroot: &Sysroot,
     loader: &Loader<'_>,
+    env: &BTreeMap<String, String>,
     sites: &[Site],
     facts: &Facts,
 ) -> FrameworkFacts {
     let consumer = &facts.consumer;
-    let installed = match &facts.python.distributions {
-        Reading::Present { value, .. } => value,
-        Reading::Absent { source } => {
-            return FrameworkFacts {
-                frameworks: Reading::present(Vec::new(), source.as_str()),
-            };
-        }
+    let (installed, source): (&[Installed], &str) = match &facts.python.distributions {
+        Reading::Present { value, .. } => (value, "records of distributions, files of frameworks"),
+        Reading::Absent { source } => (&[], source),
         Reading::Unreadable { reason } => {
             return FrameworkFacts {
                 frameworks: Reading::unreadable(reason.as_str()),
@@ -72,8 +73,10 @@ pub(super) fn probe(
     let mut look = Look {
         sysroot,
         loader,
+        env,
         consumer,
         sites,
+        has_gpu,
         untold: capabilities.is_empty() && has_gpu,
         capabilities,
         folders: None,
@@ -105,8 +108,9 @@ pub(super) fn probe(
             look.torch = found.first().cloned();
         }
     }
+    found.extend(look.programs());
     FrameworkFacts {
-        frameworks: Reading::present(found, "records of distributions, files of frameworks"),
+        frameworks: Reading::present(found, source),
     }
 }
 
@@ -130,9 +134,13 @@ fn capabilities(vendor: &VendorFacts) -> Vec<(u32, u32)> {
 pub(super) struct Look<'a> {
     sysroot: &'a Sysroot,
     loader: &'a Loader<'a>,
+    /// Of the process that would run them.
+    env: &'a BTreeMap<String, String>,
     consumer: &'a Consumer,
     /// The folders of its search path, as they were listed.
     sites: &'a [Site],
+    /// Whether an NVIDIA GPU is here.
+    has_gpu: bool,
     /// Of the GPUs that are here.
     capabilities: Vec<(u32, u32)>,
     /// A GPU is here, and nobody told its capability: all of the code may matter then.
@@ -177,6 +185,9 @@ impl<'a> Look<'a> {
             hip: Reading::absent(site),
             lacking: Reading::absent(site),
             out_of_reach: Reading::absent(site),
+            assemblers: Reading::absent(site),
+            runners: Reading::absent(site),
+            operators: Reading::absent(site),
             ..Framework::default()
         };
         let library = self.library(known, site, &mut found);
@@ -189,6 +200,11 @@ impl<'a> Look<'a> {
             self.look_into(known, path, &mut found);
         }
         self.built_for(known, &mut found);
+        match known.name {
+            "triton" => found.assemblers = self.assemblers(site),
+            "deepspeed" => found.operators = self.operators(site),
+            _ => {}
+        }
         found
     }
 

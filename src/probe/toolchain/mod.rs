@@ -6,13 +6,11 @@
 
 mod compilers;
 mod requests;
+mod signs;
 
 use std::collections::BTreeMap;
 
-use crate::facts::{
-    BuildSign, Consumer, ConsumerKind, CudaHome, Nvcc, NvccFoundBy, Reading, SignKind,
-    ToolchainFacts,
-};
+use crate::facts::{Consumer, ConsumerKind, CudaHome, Nvcc, NvccFoundBy, Reading, ToolchainFacts};
 use crate::probe::loader::toolkit_folders;
 use crate::read::window::bytes_up_to;
 use crate::read::{proc, recipes, toolchain};
@@ -21,8 +19,6 @@ use crate::version::Version;
 
 /// The most of a header that is read, in bytes: `crt/math_functions.h` has 240 kB.
 const HEADER_CAP: usize = 1 << 20;
-/// The most of a project's build file that is read, in bytes.
-const BUILD_FILE_CAP: usize = 64 << 10;
 /// Where `PyTorch` looks last.
 const DEFAULT_FOLDER: &str = "/usr/local/cuda";
 
@@ -39,8 +35,8 @@ pub(super) fn probe(
         Reading::absent("no toolkit was found or named")
     } else {
         Reading::present(
-            signs(&places, working_folder, consumer),
-            "variables, the working folder, the environment",
+            signs::find(&places, working_folder, consumer),
+            "variables, the working folder, the environment, extensions built before",
         )
     };
     let requests = if nvcc.is_empty() && homes.is_empty() {
@@ -291,62 +287,4 @@ fn version(sysroot: &Sysroot, program: &str) -> Reading<Version> {
     Reading::unreadable(format!(
         "{program}: no version in it, and no version file in {top}"
     ))
-}
-
-/// What shows that CUDA code is compiled here: variables that only builds read, a project in the working folder, ninja
-/// in the environment, by which `PyTorch` compiles extensions.
-fn signs(places: &Places<'_>, working_folder: Option<&str>, consumer: &Consumer) -> Vec<BuildSign> {
-    const VARIABLES: &[&str] = &[
-        "CUDA_HOME",
-        "CUDA_PATH",
-        "CUDAARCHS",
-        "CUDACXX",
-        "CUDAHOSTCXX",
-        "NVCC_CCBIN",
-        "NVCC_PREPEND_FLAGS",
-        "NVCC_APPEND_FLAGS",
-        "TORCH_CUDA_ARCH_LIST",
-    ];
-    let mut signs: Vec<BuildSign> = VARIABLES
-        .iter()
-        .filter_map(|name| {
-            Some(BuildSign {
-                kind: SignKind::Variable,
-                what: format!("{name}={}", places.variable(name)?),
-                source: "environment".to_owned(),
-            })
-        })
-        .collect();
-    for name in ["setup.py", "CMakeLists.txt"] {
-        let Some(path) = working_folder.map(|dir| join(dir, name)) else {
-            continue;
-        };
-        let text = places.sysroot.text_up_to(&path, BUILD_FILE_CAP);
-        if text
-            .value()
-            .is_some_and(|text| toolchain::builds_cuda(name, text))
-        {
-            signs.push(BuildSign {
-                kind: SignKind::Project,
-                what: format!("{name} of the working folder compiles CUDA code"),
-                source: path,
-            });
-        }
-    }
-    let prefix = consumer
-        .prefix
-        .value()
-        .filter(|_| consumer.kind == ConsumerKind::Environment)
-        .filter(|prefix| *prefix != "/usr");
-    if let Some(ninja) = prefix
-        .map(|prefix| join(prefix, "bin/ninja"))
-        .filter(|path| places.is_program(path))
-    {
-        signs.push(BuildSign {
-            kind: SignKind::Tool,
-            what: "ninja, by which PyTorch compiles extensions".to_owned(),
-            source: ninja,
-        });
-    }
-    signs
 }

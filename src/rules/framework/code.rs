@@ -11,13 +11,28 @@ use crate::rules::stack::{in_words, verified};
 use crate::version::Version;
 
 /// Frameworks that a program may do without: it takes another way where they do not run.
-const EXTENSIONS: &[&str] = &["xformers", "flash-attn", "bitsandbytes", "torchvision"];
+const EXTENSIONS: &[&str] = &[
+    "xformers",
+    "flash-attn",
+    "flash-attn-3",
+    "bitsandbytes",
+    "torchvision",
+];
+/// Programs of their own.
+const PROGRAMS: &[&str] = &["llama.cpp", "triton-server"];
 /// Below this capability ggml's kernels lack the instructions (`dp4a`) that they are written with, so that PTX for it is
 /// compiled for a newer GPU and still stops: "no device code compatible with CUDA arch 520".
 const LEAST_OF_GGML: (u32, u32) = (6, 1);
+/// What computes by ggml.
+const WITH_GGML: &[&str] = &["llama.cpp", "ollama"];
 
 /// How a library's code does on a GPU: machine code, else PTX where the driver here compiles it.
 fn fit(ctx: &Ctx<'_>, framework: &Framework, code: &DeviceCode, gpu: &GpuHere) -> CodeFit {
+    fit_of(ctx, &framework.name, code, gpu)
+}
+
+/// The same of a part of a framework.
+pub(super) fn fit_of(ctx: &Ctx<'_>, name: &str, code: &DeviceCode, gpu: &GpuHere) -> CodeFit {
     let targets = |names: &[String]| -> Option<Vec<Target>> {
         names.iter().map(|name| Target::parse(name)).collect()
     };
@@ -32,7 +47,7 @@ fn fit(ctx: &Ctx<'_>, framework: &Framework, code: &DeviceCode, gpu: &GpuHere) -
     let level = ctx.driver_level().map(|(level, _)| level);
     match ctx.matrix.held_code_fit(&elf, &ptx, gpu.capability, level) {
         CodeFit::Ptx(best)
-            if framework.name == "llama.cpp"
+            if WITH_GGML.contains(&name)
                 && best.capability < LEAST_OF_GGML
                 && gpu.capability >= LEAST_OF_GGML =>
         {
@@ -69,7 +84,7 @@ fn gpus_where(
 }
 
 /// What a library holds, for a sentence.
-fn held(code: &DeviceCode) -> String {
+pub(super) fn held(code: &DeviceCode) -> String {
     let ptx = code
         .ptx
         .iter()
@@ -84,7 +99,10 @@ fn severity(ctx: &Ctx<'_>, framework: &Framework, affected: &[GpuHere]) -> Sever
         .gpus_here()
         .iter()
         .any(|gpu| !affected.iter().any(|a| a.capability == gpu.capability));
-    if is_left || EXTENSIONS.contains(&framework.name.as_str()) {
+    // A program on PATH that no environment brings is one of several things that may be run here.
+    let is_beside =
+        framework.distribution.is_absent() && PROGRAMS.contains(&framework.name.as_str());
+    if is_left || is_beside || EXTENSIONS.contains(&framework.name.as_str()) {
         Severity::Warning
     } else {
         Severity::Error

@@ -14,6 +14,7 @@ pub(in crate::rules) const BUILT_ON_TORCH: &[&str] = &[
     "vllm",
     "xformers",
     "flash-attn",
+    "flash-attn-3",
 ];
 /// Parts whose operators register with torch when they are imported: of another release nothing of them works.
 const REGISTERING: &[&str] = &["torchvision", "torchaudio"];

@@ -9,7 +9,9 @@ use crate::rules::stack::in_words;
 use crate::version::Version;
 
 /// Frameworks of which a build for the CPU alone is told.
-const JUDGED: &[&str] = &["torch", "tensorflow", "jaxlib"];
+const JUDGED: &[&str] = &["torch", "tensorflow", "jaxlib", "llama.cpp", "ollama"];
+/// Of these nothing in an environment says that a GPU is wanted: many take them for the processor.
+const BESIDE: &[&str] = &["llama.cpp", "ollama"];
 /// Parts that are of no use without a GPU.
 const GPU_ONLY: &[&str] = &[
     "vllm",
@@ -36,6 +38,10 @@ fn is_for_cpu(ctx: &Ctx<'_>, framework: &Framework) -> bool {
                 && ctx.framework("jax-cuda-plugin").is_none()
                 && ctx.framework("jax-cuda-pjrt").is_none()
         }
+        // Its library is there without a back end for a GPU as well.
+        "llama.cpp" => framework.cuda.is_absent(),
+        // Its own list says so where it is built for GPUs of another maker.
+        "torch" if for_other_gpus(framework).is_some() => !has_gpus_of_others(ctx),
         _ => {
             framework.cuda.is_absent() && framework.hip.is_absent() && framework.library.is_absent()
                 || framework
@@ -43,6 +49,28 @@ fn is_for_cpu(ctx: &Ctx<'_>, framework: &Framework) -> bool {
                     .value()
                     .is_some_and(|name| name == "tensorflow-cpu")
         }
+    }
+}
+
+/// What a torch is built for where that is not CUDA: `ROCm 6.4`, `Intel GPUs`.
+fn for_other_gpus(framework: &Framework) -> Option<String> {
+    if let Some(hip) = framework.hip.value() {
+        return Some(format!("ROCm {hip}"));
+    }
+    let version = framework.version.value()?;
+    version.contains("+xpu").then(|| "Intel GPUs".to_owned())
+}
+
+/// Whether a GPU of another maker is here, so that a build for it may be meant.
+fn has_gpus_of_others(ctx: &Ctx<'_>) -> bool {
+    const MAKERS: [u16; 2] = [0x1002, 0x8086];
+    let is_display = |class: u32| class >> 16 == 0x03 || class >> 8 == 0x1200;
+    match &ctx.facts.hardware.pci {
+        Reading::Present { value, .. } => value
+            .iter()
+            .any(|device| MAKERS.contains(&device.vendor) && is_display(device.class)),
+        // What was not seen may be there.
+        _ => true,
     }
 }
 
@@ -114,8 +142,13 @@ pub(super) fn framework_cpu_build(ctx: &Ctx<'_>) -> Outcome {
         let mut names: Vec<String> = gpus.iter().map(|gpu| gpu.name.clone()).collect();
         names.dedup();
         let here = if names.is_empty() { "a GPU".to_owned() } else { in_words(&names) };
-        let severity = if wanted.is_some() { Severity::Error } else { Severity::Warning };
-        let title = format!("{} is a build without CUDA, and {here} works here", shown(framework));
+        let is_beside = BESIDE.contains(&framework.name.as_str()) && !ctx.expect_gpu;
+        let severity = if wanted.is_some() && !is_beside { Severity::Error } else { Severity::Warning };
+        let built = match for_other_gpus(framework).filter(|_| framework.name == "torch") {
+            Some(other) => format!("a build for {other}"),
+            None => "a build without CUDA".to_owned(),
+        };
+        let title = format!("{} is {built}, and {here} works here", shown(framework));
         let mut finding = finding("framework-cpu-build", framework, severity, title)
             .detail("It computes on the processor whatever the driver can do: torch says `Torch not compiled with CUDA enabled`. The usual causes are an index of builds for the CPU in a requirements file or install script, and a resolver that replaced the build for CUDA.")
             .reading("CUDA that it was built for", &framework.cuda);
@@ -140,6 +173,11 @@ pub(super) fn framework_cpu_build(ctx: &Ctx<'_>) -> Outcome {
                 let fix = Fix::at(Layer::Framework, "install TensorFlow's build for CUDA with its libraries");
                 finding.fix(instead::install(ctx, fix, framework, &[&what]))
             }
+            "llama.cpp" => finding.fix(llama_fix(framework)),
+            "ollama" => finding.fix(
+                Fix::at(Layer::Framework, "install Ollama with its back ends for CUDA: its own archive has them, distributions have a package for them (ollama-cuda)")
+                    .verify("ollama ps"),
+            ),
             _ => {
                 let what = jax_extra(ctx, framework);
                 let fix = Fix::at(Layer::Framework, format!("install JAX's plugin for CUDA: {what}"));
@@ -147,6 +185,30 @@ pub(super) fn framework_cpu_build(ctx: &Ctx<'_>) -> Outcome {
             }
         }
     }))
+}
+
+/// llama.cpp is compiled where it is installed; its wheels for CUDA are not on `PyPI`.
+fn llama_fix(framework: &Framework) -> Fix {
+    if framework.distribution.is_absent() {
+        return Fix::at(
+            Layer::Framework,
+            "build llama.cpp with GGML_CUDA=ON, or take a build of it for CUDA",
+        )
+        .cost("rebuild")
+        .verify("llama-server --list-devices");
+    }
+    let version = framework.version.value().map_or("", String::as_str);
+    let version = version.split('+').next().unwrap_or(version);
+    let what = crate::finding::shell_line(&[&format!("llama-cpp-python=={version}")]);
+    Fix::at(
+        Layer::Framework,
+        "build it again with CUDA: its wheel of the index is compiled for the processor, and a compiler of CUDA is needed here",
+    )
+    .line(format!(
+        "CMAKE_ARGS=\"-DGGML_CUDA=on\" pip install --force-reinstall --no-cache-dir --no-binary llama-cpp-python {what}"
+    ))
+    .cost("rebuild")
+    .verify("python -c \"import llama_cpp; print(llama_cpp.llama_supports_gpu_offload())\"")
 }
 
 /// `jax[cuda13]==0.8.0`: the newest plugin that this driver runs, at the version of the jaxlib that is here.

@@ -1,8 +1,8 @@
 //! Builds for another CUDA than the one that is here: libraries that need a major version of libcudart or cuBLAS which no
-//! file provides, and bitsandbytes without a library for torch's CUDA.
+//! file provides, bitsandbytes without a library for torch's CUDA, operators of `DeepSpeed` for another torch.
 
 use super::{Ctx, Outcome, finding, instead, shown, unread};
-use crate::facts::{CudaNeed, Framework, Layer};
+use crate::facts::{CudaNeed, Framework, Layer, Reading};
 use crate::finding::{Finding, Fix, Severity};
 use crate::rules::stack::in_words;
 use crate::version::Version;
@@ -265,4 +265,79 @@ pub(super) fn bitsandbytes_no_library(ctx: &Ctx<'_>) -> Outcome {
     let fix = instead::install(ctx, fix, part, &["-U", &what]);
     let finding = finding.fix(fix).source(source);
     Outcome::found([finding])
+}
+
+/// Operators that compute on the processor: torch's CUDA does not matter to them.
+const ON_THE_PROCESSOR: &[&str] = &["async_io", "cpu_", "deepspeed_", "utils"];
+
+/// `DeepSpeed` compares the torch that its compiled operators were built with, and refuses another one.
+pub(super) fn deepspeed_ops_for_other_torch(ctx: &Ctx<'_>) -> Outcome {
+    if let Some(unknown) = unread(ctx) {
+        return unknown;
+    }
+    let (Some(part), Some(torch)) = (ctx.framework("deepspeed"), ctx.framework("torch")) else {
+        return Outcome::Clean;
+    };
+    let operators = match &part.operators {
+        Reading::Present { value, .. } => value,
+        Reading::Absent { .. } => return Outcome::Clean,
+        Reading::Unreadable { reason } => {
+            return Outcome::unknown(format!("operators of DeepSpeed: {reason}"));
+        }
+    };
+    let Some(has) = torch.version.value().and_then(|v| Version::parse(v)) else {
+        return Outcome::Clean;
+    };
+    let of_gpu = operators
+        .names
+        .iter()
+        .any(|name| !ON_THE_PROCESSOR.iter().any(|start| name.starts_with(start)));
+    let other_torch = operators.torch.major_minor() != has.major_minor();
+    let other_cuda = match (&operators.cuda, torch.cuda.value()) {
+        (Some(built), Some(cuda)) if of_gpu => built.major_minor() != cuda.major_minor(),
+        _ => false,
+    };
+    if !other_torch && !other_cuda {
+        return Outcome::Clean;
+    }
+    let mut built = format!("torch {}", operators.torch.major_minor());
+    if let Some(cuda) = operators.cuda.as_ref().filter(|_| other_cuda) {
+        built = format!("{built} for CUDA {}", cuda.major_minor());
+    }
+    let title = format!(
+        "the operators of {} are compiled for {built}, and {} is here: DeepSpeed refuses them",
+        shown(part),
+        shown(torch)
+    );
+    let name = part.distribution.value().unwrap_or(&part.name);
+    let version = part.version.value().map_or("", |v| v.trim());
+    let again = format!("{name}=={}", version.split('+').next().unwrap_or(version));
+    let what = [
+        "--force-reinstall",
+        "--no-deps",
+        "--no-cache-dir",
+        "--no-build-isolation",
+        again.as_str(),
+    ];
+    let rebuild = Fix::at(
+        Layer::Framework,
+        format!(
+            "install it again against this torch: its operators are compiled anew, {}",
+            if other_torch {
+                "when they are first used"
+            } else {
+                "for its CUDA"
+            }
+        ),
+    )
+    .cost("rebuild")
+    .verify("ds_report");
+    let finding = finding("deepspeed-ops-for-other-torch", part, Severity::Warning, title)
+        .detail("It wrote down the torch and CUDA that its operators were built with, and stops where one of them is loaded beside another: `PyTorch version mismatch! DeepSpeed ops were compiled and installed with a different version`. What uses none of its operators runs.")
+        .reading("torch", &torch.version)
+        .reading("CUDA of torch", &torch.cuda)
+        .evidence("operators compiled", operators.names.join(" "), part.operators.source())
+        .evidence("built with", built, part.operators.source())
+        .source("op_builder/builder.py of DeepSpeed 0.18.2");
+    Outcome::found([finding.fix(instead::install(ctx, rebuild, part, &what))])
 }

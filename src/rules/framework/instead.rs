@@ -88,12 +88,30 @@ pub(super) fn install(ctx: &Ctx<'_>, fix: Fix, framework: &Framework, what: &[&s
     command(ctx, fix, &words)
 }
 
+/// The release of NVIDIA's own builds of torch, as its images for servers and for Jetson have them: 25.01 of
+/// `2.6.0a0+ecf3bae40a.nv25.01`. No index has those, and an index's build does not go with what else is in the image.
+pub(super) fn nvidia_release(torch: &Framework) -> Option<Version> {
+    let (_, local) = torch.version.value()?.split_once('+')?;
+    let release = local
+        .split('.')
+        .collect::<Vec<_>>()
+        .windows(2)
+        .find_map(|pair| match pair {
+            [year, month] => Some(format!("{}.{month}", year.strip_prefix("nv")?)),
+            _ => None,
+        })?;
+    Version::parse(&release)
+}
+
 /// The build of torch for these GPUs and this driver, the release that is installed or as near to it as there is.
 pub(super) fn torch_build<'m>(
     ctx: &Ctx<'m>,
     torch: &Framework,
     gpus: &[GpuHere],
 ) -> Option<TorchBuild<'m>> {
+    if nvidia_release(torch).is_some() {
+        return None;
+    }
     let machine = Machine::parse(ctx.facts.system.arch.value()?)?;
     let version = Version::parse(torch.version.value()?)?;
     let capabilities: Vec<_> = gpus.iter().map(|gpu| gpu.capability).collect();
@@ -113,6 +131,9 @@ pub(super) fn torch_build_of_major<'m>(
     torch: &Framework,
     major: u32,
 ) -> Option<TorchBuild<'m>> {
+    if nvidia_release(torch).is_some() {
+        return None;
+    }
     let release = ctx
         .matrix
         .torch_release(&Version::parse(torch.version.value()?)?)?;
@@ -246,6 +267,7 @@ pub(super) fn with_build_for(
                 let fix = torch_fix(ctx, framework, &build, &format!("it has code for {archs}, and this driver runs it"));
                 finding.fix(fix).source(source)
             }
+            None if nvidia_release(framework).is_some() => finding.fix(image_for(ctx, framework, &archs, gpus)),
             None => finding.fix(rebuild(format!(
                 "build PyTorch from source with TORCH_CUDA_ARCH_LIST=\"{}\": no build that the matrix knows has code for {archs} and runs on this driver",
                 listed(".")
@@ -288,9 +310,50 @@ pub(super) fn with_build_for(
     }
 }
 
+/// NVIDIA's image to take in place of the one whose torch has nothing for these GPUs.
+fn image_for(ctx: &Ctx<'_>, torch: &Framework, archs: &str, gpus: &[GpuHere]) -> Fix {
+    let release = nvidia_release(torch).map_or_else(String::new, |v| v.to_string());
+    // Images begin to drop a GPU with a release, and begin to have code for it with another: which side it is, the
+    // capabilities tell.
+    let dropped = ctx.matrix.ngc_images().iter().find(|row| {
+        row.capability_min
+            .is_some_and(|min| gpus.iter().any(|gpu| gpu.capability < min))
+    });
+    match dropped {
+        Some(row) => Fix::at(
+            Layer::Framework,
+            format!("take an image of NVIDIA from before {}, where those for compute capability {} begin: this one is of {release}",
+                row.tag,
+                row.capability_min.map_or_else(String::new, |(major, minor)| format!("{major}.{minor}"))),
+        ),
+        None => Fix::at(
+            Layer::Framework,
+            format!("take a newer image of NVIDIA, whose PyTorch has code for {archs}: this one is of {release}"),
+        ),
+    }
+    .verify(VERIFY)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn releases_of_nvidias_own_builds() {
+        for (version, release) in [
+            ("2.6.0a0+ecf3bae40a.nv25.01", Some("25.01")),
+            ("2.3.0a0+ebedce2.nv24.02", Some("24.02")),
+            ("2.6.0+cu124", None),
+            ("2.6.0a0+ecf3bae40a", None),
+        ] {
+            let torch = Framework {
+                version: crate::facts::Reading::present(version.to_owned(), "version.py"),
+                ..Framework::default()
+            };
+            let read = nvidia_release(&torch).map(|v| v.as_str().to_owned());
+            assert_eq!(read.as_deref(), release, "{version}");
+        }
+    }
 
     #[test]
     fn the_python_of_an_environment() {

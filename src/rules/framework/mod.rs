@@ -1,12 +1,14 @@
 //! Rules whose fault lies in the framework layer: a build that has nothing for the GPU that is here, one without CUDA,
 //! parts that were built for one another's other versions. Which build to take instead is in `instead`.
 
+mod assembler;
 mod code;
 mod companions;
 mod cpu;
 mod extensions;
 mod instead;
 mod parts;
+mod programs;
 
 pub(super) use code::{framework_ptx_too_new, ptx_jit_variable};
 pub(super) use companions::BUILT_ON_TORCH;
@@ -27,6 +29,15 @@ pub(super) static RULES: &[Rule] = &[
         follows_from: &[],
         page: include_str!("../pages/bitsandbytes-no-library.md"),
         check: extensions::bitsandbytes_no_library,
+    },
+    Rule {
+        id: "deepspeed-ops-for-other-torch",
+        layer: Layer::Framework,
+        severity: Severity::Warning,
+        need: Need::Detail,
+        follows_from: &[],
+        page: include_str!("../pages/deepspeed-ops-for-other-torch.md"),
+        check: extensions::deepspeed_ops_for_other_torch,
     },
     Rule {
         id: "framework-cpu-build",
@@ -74,6 +85,15 @@ pub(super) static RULES: &[Rule] = &[
         check: parts::jax_plugin_mismatch,
     },
     Rule {
+        id: "ollama-no-back-end",
+        layer: Layer::Framework,
+        severity: Severity::Warning,
+        need: Need::Detail,
+        follows_from: &["driver-too-old"],
+        page: include_str!("../pages/ollama-no-back-end.md"),
+        check: programs::ollama_no_back_end,
+    },
+    Rule {
         id: "pynvml-shadows-nvml",
         layer: Layer::Framework,
         severity: Severity::Error,
@@ -108,6 +128,15 @@ pub(super) static RULES: &[Rule] = &[
         follows_from: &["torch-companion-mismatch"],
         page: include_str!("../pages/torch-extension-symbols.md"),
         check: companions::torch_extension_symbols,
+    },
+    Rule {
+        id: "triton-ptxas-lacks-gpu",
+        layer: Layer::Framework,
+        severity: Severity::Warning,
+        need: Need::Detail,
+        follows_from: &["framework-lacks-gpu-code"],
+        page: include_str!("../pages/triton-ptxas-lacks-gpu.md"),
+        check: assembler::triton_ptxas_lacks_gpu,
     },
 ];
 
