@@ -20,6 +20,7 @@ mod libraries;
 mod no_gpu;
 #[path = "../parts/mod.rs"]
 mod parts;
+mod ptx;
 mod stubs;
 mod toolchain;
 mod unchanged;

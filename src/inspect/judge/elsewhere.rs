@@ -77,6 +77,17 @@ fn is_by_itself(soname: &str) -> bool {
 /// with the driver; what any distribution has (libc, libstdc++, libgcc_s) is met anyway.
 pub fn unmet(file: &File, brought: &Brought, machine: &Machine, matrix: &Matrix) -> Vec<Finding> {
     let mut findings = Vec::new();
+    // An extension of PyTorch is loaded by a PyTorch, which has brought CUDA's libraries by then.
+    let is_torch = |soname: &str| soname.starts_with("libtorch") || soname.starts_with("libc10");
+    if file.kind == Kind::SharedLibrary && file.needed.iter().any(|n| is_torch(&n.soname)) {
+        return findings;
+    }
+    // What a Python package needs may come with another one that is imported before it.
+    let severity = if file.package.is_some() {
+        Severity::Warning
+    } else {
+        Severity::Error
+    };
     for needed in &file.needed {
         let soname = needed.soname.as_str();
         let is_drivers = soname.starts_with("libcuda.so") || soname.starts_with("libnvidia-");
@@ -100,7 +111,7 @@ pub fn unmet(file: &File, brought: &Brought, machine: &Machine, matrix: &Matrix)
         let mut finding = Finding::new(
             "library-not-found",
             layer,
-            Severity::Error,
+            severity,
             format!(
                 "{} needs {soname}, and nobody brings it",
                 file.path
