@@ -86,8 +86,8 @@ fn ptx_verdicts_are_those_of_the_drivers_own_compilers() {
 
 /// GPU, version of the language and target, where that version has the target.
 fn questions(matrix: &Matrix, branch: u32) -> Vec<((u32, u32), Version, Target)> {
-    const GPUS: &[(u32, u32)] = &[(6, 1), (7, 0), (8, 0), (8, 6), (9, 0)];
-    const TARGETS: &[(u32, u32)] = &[(5, 0), (7, 0), (7, 5), (8, 0), (8, 6), (9, 0), (12, 0)];
+    const GPUS: &[(u32, u32)] = &[(7, 0), (8, 0), (8, 6), (9, 0)];
+    const TARGETS: &[(u32, u32)] = &[(7, 0), (7, 5), (8, 0), (9, 0)];
     let archs = |of: &'static [(u32, u32)]| {
         let of = of.iter();
         of.map(|capability| matrix.arch(*capability).unwrap())
@@ -100,7 +100,7 @@ fn questions(matrix: &Matrix, branch: u32) -> Vec<((u32, u32), Version, Target)>
     // Of a version that two toolkits write, the first has what it begins with.
     isas.dedup_by(|later, first| later.ptx == first.ptx);
     let mut all = Vec::new();
-    for isa in isas {
+    for isa in isas.into_iter().filter(|isa| isa.ptx.major() >= 7) {
         for arch in archs(TARGETS) {
             if arch.first_toolkit > isa.cuda {
                 continue;

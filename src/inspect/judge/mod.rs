@@ -4,7 +4,7 @@ mod elsewhere;
 
 use std::collections::BTreeMap;
 
-pub use elsewhere::{Brought, of_machine, unmet};
+pub use elsewhere::{Brought, by_minor_version, of_machine, unmet};
 
 use super::{File, Inspection, Kind, Linkage, Machine, Module, Use};
 use crate::ask;
@@ -346,6 +346,11 @@ fn driver(
         }
     };
     if matrix.runtime_accepts(&runtime, level) {
+        if !machine.here {
+            findings.extend(elsewhere::by_minor_version(
+                &file.path, &runtime, driver, level, machine,
+            ));
+        }
         return;
     }
     let minimum = matrix.minimum_driver(&runtime);

@@ -196,7 +196,7 @@ fn what_a_file_still_knows_of_the_machine_that_built_it() {
         assert_eq!(ids, id.into_iter().collect::<Vec<_>>(), "{runpath}");
         // On this machine the loader's search says more.
         let here = found(&file(runpath), "driver=535.104.05,gpu=A100", |m| {
-            m.here = true
+            m.here = true;
         });
         assert!(here.is_empty(), "{runpath}: {here:?}");
     }
