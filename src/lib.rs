@@ -36,6 +36,7 @@
 //! | [`diagnosis`] | from outcomes to a verdict, and the one-line summaries of layers |
 //! | [`ask`], [`target`] | questions to the matrix: what a version or GPU is, and whether a described target runs it |
 //! | [`inspect`] | what files hold (runtime, device code, needs) and whether they run on a target; its own findings and pages |
+//! | [`preflight`] | artifacts held against the machines of a fleet: `gpudoctor.toml`, globs, requirement and lock files, the judgement on each target, `matrix plan`; whether a file runs is [`inspect`]'s |
 //! | [`report`] | text, Markdown and JSON, and the escaping of strings from the host |
 //! | [`redact`] | the one writer that takes private names out of a snapshot |
 //! | [`version`], [`requirement`] | versions as NVIDIA writes them, and the bounds that Python packages put on them |

@@ -130,7 +130,7 @@ The machines are those of gpudoctor.toml, or are named.
 Examples:
   gpudoctor matrix plan
   gpudoctor matrix plan --target-name prod
-  gpudoctor matrix plan --target driver=535,gpu=P100 --target driver=580,gpu=H100
+  gpudoctor matrix plan --target driver=535,gpu=P100+A100
 
 Exit status: 0 there is a CUDA version for all, 1 there is none, 2 the call was
              wrong")]

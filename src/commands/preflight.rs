@@ -428,19 +428,18 @@ fn begin(args: &PreflightArgs, matrix: &Matrix) -> Result<u8, Error> {
                 timeout: 30,
                 ..LookArgs::default()
             })?;
-            match fleet::of_snapshot(name, &facts, matrix) {
-                Ok(target) => target,
+            if let Ok(target) = fleet::of_snapshot(name, &facts, matrix) {
+                target
+            } else {
                 // A build host has no GPU: the file says so, and what to fill in.
-                Err(_) => {
-                    let text = init::example(name, &artifacts);
-                    config::parse(&text, matrix).map_err(Error::Usage)?;
-                    files::write(&path, &text)?;
-                    terminal::say(&format!(
-                        "{} is written with an example: there is no GPU here to describe; put in the machines that it is for, or take one there with `gpudoctor snapshot -o host.json` and `gpudoctor preflight --init --from host.json`",
-                        path_text(&path)
-                    ));
-                    return Ok(0);
-                }
+                let text = init::example(name, &artifacts);
+                config::parse(&text, matrix).map_err(Error::Usage)?;
+                files::write(&path, &text)?;
+                terminal::say(&format!(
+                    "{} is written with an example: there is no GPU here to describe; put in the machines that it is for, or take one there with `gpudoctor snapshot -o host.json` and `gpudoctor preflight --init --from host.json`",
+                    path_text(&path)
+                ));
+                return Ok(0);
             }
         }
     };

@@ -10,7 +10,9 @@ mod target;
 
 use std::collections::{BTreeMap, BTreeSet};
 
-pub use judge::{Brought, judge, merged, of_file, of_machine, spare_variants, unmet};
+pub use judge::{
+    Brought, by_minor_version, judge, merged, of_file, of_machine, spare_variants, unmet,
+};
 pub use look::look;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};

@@ -284,14 +284,15 @@ impl Lines<'_> {
 fn one_line(message: &str) -> String {
     let words: Vec<&str> = message.split_whitespace().collect();
     let line = words.join(" ");
-    line.chars()
-        .flat_map(|c| {
-            let hidden = c.is_control();
-            hidden
-                .then(|| c.escape_debug().collect::<Vec<_>>())
-                .unwrap_or_else(|| vec![c])
-        })
-        .collect()
+    let mut shown = String::with_capacity(line.len());
+    for c in line.chars() {
+        if c.is_control() {
+            shown.extend(c.escape_debug());
+        } else {
+            shown.push(c);
+        }
+    }
+    shown
 }
 
 #[cfg(test)]
@@ -398,6 +399,15 @@ ignore = [
             );
             assert!(error.contains(needle), "{text}: {error}");
             assert!(!error.contains(char::is_control), "{text}: {error:?}");
+        }
+    }
+
+    proptest::proptest! {
+        #[test]
+        fn any_text_is_taken(text in "(\\[|\\]|target|preflight|\\.|=|\"|driver|gpus|ignore|\\{|\\}|535|A100|\n|\\PC){0,30}") {
+            if let Err(error) = parse(&text, &Matrix::bundled()) {
+                proptest::prop_assert!(error.starts_with("line ") && !error.contains(char::is_control));
+            }
         }
     }
 }

@@ -1,6 +1,6 @@
 //! The machines that artifacts are held against: described in words, or taken from a snapshot of a real one.
 
-use std::collections::BTreeMap;
+use std::collections::BTreeSet;
 
 use crate::facts::{Facts, Reading};
 use crate::inspect::{Machine, machine_of_target};
@@ -140,15 +140,15 @@ pub fn of_snapshot(name: &str, facts: &Facts, matrix: &Matrix) -> Result<Target,
 
 /// The sonames of CUDA's libraries that the loader of that machine finds.
 fn provided(facts: &Facts) -> Vec<String> {
-    let mut sonames: BTreeMap<String, ()> = BTreeMap::new();
+    let mut sonames: BTreeSet<String> = BTreeSet::new();
     for copy in facts.runtime.cudart.items() {
         if copy.is_reached()
             && let Reading::Present { value, .. } = &copy.soname
         {
-            sonames.insert(value.clone(), ());
+            sonames.insert(value.clone());
         }
     }
-    sonames.into_keys().collect()
+    sonames.into_iter().collect()
 }
 
 /// What of a machine is not said, so that nothing that hangs on it is judged.

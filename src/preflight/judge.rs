@@ -176,9 +176,7 @@ fn on_target(
     });
     // A driver that does not drive the GPU makes all else on it moot.
     if findings.iter().any(|f| f.severity == Severity::Error) {
-        for state in &mut states {
-            *state = Status::Fault;
-        }
+        states.fill(Status::Fault);
     }
     findings.extend(together(inspect::merged(of_artifacts)));
     // Stable: the target's own first, then as the artifacts stand.

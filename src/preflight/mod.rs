@@ -1,10 +1,11 @@
 //! Will what was built here run over there: artifacts held against the machines of a fleet.
 //!
 //! `config` reads `gpudoctor.toml`, `fleet` makes the machines that are judged against, `walk` finds the artifacts that the
-//! globs mean, `manifest` reads requirement and lock files, `pins` judges what they pin, `judge` holds everything against
-//! every target. What a file holds and whether it runs is [`crate::inspect`]'s; nothing is executed. How it is shown is
+//! globs mean, `manifest` reads requirement and lock files, `pins` judges what they pin, `build` what builds here are told,
+//! `judge` holds everything against every target. What a file holds and whether it runs is [`crate::inspect`]'s; nothing is executed. How it is shown is
 //! `report::preflight`'s.
 
+mod build;
 pub mod config;
 pub mod fleet;
 pub mod init;

@@ -8,7 +8,7 @@ use super::manifest::Pin;
 use crate::ask;
 use crate::facts::Layer;
 use crate::finding::{Finding, Fix, Severity};
-use crate::inspect::Machine;
+use crate::inspect::{Machine, by_minor_version};
 use crate::matrix::{Capability, CodeFit, CodeTargets, Matrix, cuda_of_torch_tag, torch_tag};
 use crate::target;
 use crate::version::Version;
@@ -297,6 +297,18 @@ fn jax(pin: &Pin, major: u32, matrix: &Matrix) -> Meaning {
 
 /// Packages that say in their name which CUDA they are for, and NVIDIA's own runtime.
 fn by_name(pin: &Pin) -> Meaning {
+    // The version of these is that of CUDA.
+    const OF_CUDA: &[&str] = &[
+        "nvidia-cuda-runtime",
+        "nvidia-cuda-runtime-cu11",
+        "nvidia-cuda-runtime-cu12",
+        "cuda-toolkit",
+        "cuda-cudart",
+        "cuda-version",
+        "cuda-runtime",
+        "cudatoolkit",
+        "pytorch-cuda",
+    ];
     let name = pin.name.as_str();
     let version = pin.version.as_ref();
     let build = |cuda: Option<Version>, layer: Layer| match cuda {
@@ -315,18 +327,6 @@ fn by_name(pin: &Pin) -> Meaning {
         }
         None => Meaning::Nothing,
     };
-    // The version of these is that of CUDA.
-    const OF_CUDA: &[&str] = &[
-        "nvidia-cuda-runtime",
-        "nvidia-cuda-runtime-cu11",
-        "nvidia-cuda-runtime-cu12",
-        "cuda-toolkit",
-        "cuda-cudart",
-        "cuda-version",
-        "cuda-runtime",
-        "cudatoolkit",
-        "pytorch-cuda",
-    ];
     if OF_CUDA.contains(&name) {
         let cuda = version.and_then(|v| Version::parse(&v.major_minor()));
         return build(cuda, Layer::Runtime);
@@ -411,6 +411,15 @@ fn one(
     {
         findings.push(too_old(pin, build, driver, machine, matrix));
         return findings;
+    }
+    if let (Some(driver), Some(level)) = (&machine.driver, level) {
+        findings.extend(by_minor_version(
+            &pin.place,
+            &build.cuda,
+            driver,
+            level,
+            machine,
+        ));
     }
     for gpu in &machine.gpus {
         let (major, minor) = gpu.capability;

@@ -6,6 +6,7 @@
 use serde::Serialize;
 
 use super::fleet::{Target, least_level};
+use crate::finding::shell_quote;
 use crate::matrix::{
     Capability, CodeFit, CodeTargets, Machine, Matrix, TorchRelease, TorchWanted, torch_tag,
 };
@@ -36,8 +37,23 @@ pub struct Build {
     pub newest: Option<String>,
     /// Words that install it.
     pub install: Option<String>,
-    /// What keeps a newer one out; `None` where it is the newest that there is.
+    /// What keeps a newer one out; `None` where it is the newest that there is. Where none runs: what stands against the
+    /// newest.
     pub limit: Option<String>,
+    /// What holds although it runs.
+    pub note: Option<String>,
+}
+
+impl Build {
+    fn none(what: &'static str, why: Option<String>) -> Self {
+        Self {
+            what,
+            newest: None,
+            install: None,
+            limit: why,
+            note: None,
+        }
+    }
 }
 
 /// What to compile for.
@@ -47,7 +63,7 @@ pub struct Compile {
     pub gencode: Vec<String>,
     /// For extensions of PyTorch.
     pub torch_cuda_arch_list: String,
-    /// For CMake.
+    /// For `CMake`.
     pub cmake_cuda_architectures: String,
     /// What is worth knowing of it.
     pub note: String,
@@ -152,7 +168,6 @@ pub fn plan(targets: &[Target], matrix: &Matrix) -> Plan {
         pytorch(&fleet),
         releases(
             "TensorFlow",
-            "tensorflow",
             "tensorflow[and-cuda]",
             matrix.tensorflow_releases(),
             |row| (&row.version, fleet.against(&row.cuda, row.archs.as_ref())),
@@ -161,7 +176,6 @@ pub fn plan(targets: &[Target], matrix: &Matrix) -> Plan {
         vllm(&fleet),
         releases(
             "ONNX Runtime",
-            "onnxruntime-gpu",
             "onnxruntime-gpu",
             matrix.onnxruntime_releases(),
             |row| (&row.version, fleet.against(&row.cuda, row.archs.as_ref())),
@@ -172,6 +186,7 @@ pub fn plan(targets: &[Target], matrix: &Matrix) -> Plan {
             build.newest = None;
             build.install = None;
             build.limit = Some(format!("{name} has no driver"));
+            build.note = None;
         }
     }
     let compile = compile(
@@ -213,7 +228,7 @@ fn cuda(fleet: &Fleet<'_>) -> Build {
         .iter()
         .rev()
         .filter(|row| !row.preview);
-    let mut limit = None;
+    let (mut limit, mut first) = (None, None);
     for row in rows {
         match against(&row.cuda) {
             None => {
@@ -222,23 +237,37 @@ fn cuda(fleet: &Fleet<'_>) -> Build {
                     newest: Some(row.cuda.to_string()),
                     install: None,
                     limit: limit.map(|(version, why)| format!("{version}: {why}")),
+                    note: ptx_note(fleet, &row.cuda),
                 };
             }
-            Some(why) => limit = Some((row.cuda.clone(), why)),
+            Some(why) => {
+                first.get_or_insert((row.cuda.clone(), why.clone()));
+                limit = Some((row.cuda.clone(), why));
+            }
         }
     }
-    Build {
-        what: "CUDA",
-        newest: None,
-        install: None,
-        limit: limit.map(|(_, why)| why),
-    }
+    Build::none(
+        "CUDA",
+        first.map(|(version, why)| format!("{version}: {why}")),
+    )
+}
+
+/// What minor version compatibility does not cover.
+fn ptx_note(fleet: &Fleet<'_>, cuda: &Version) -> Option<String> {
+    let (level, whose) = fleet.level.as_ref()?;
+    let has = Version::from_cuda_level(*level);
+    let is_newer = cuda.major() == has.major() && cuda.cuda_level() > *level;
+    is_newer.then(|| {
+        format!(
+            "newer than CUDA {has} it runs by minor version compatibility, machine code alone: its PTX, and what NVRTC and Triton make of it, is refused, since {whose}"
+        )
+    })
 }
 
 fn pytorch(fleet: &Fleet<'_>) -> Build {
     let matrix = fleet.matrix;
     let gpus: Vec<Capability> = fleet.gpus.iter().map(|(gpu, _)| *gpu).collect();
-    let mut limit = None;
+    let (mut limit, mut first) = (None, None);
     for release in matrix.torch_releases().iter().rev() {
         let wanted = TorchWanted {
             torch: &release.version,
@@ -265,6 +294,7 @@ fn pytorch(fleet: &Fleet<'_>) -> Build {
                     .torch_install(&build, "pip")
                     .map(|words| words.join(" ")),
                 limit: limit.or(newer),
+                note: None,
             };
         }
         let oldest = release.cudas.iter().min();
@@ -273,13 +303,11 @@ fn pytorch(fleet: &Fleet<'_>) -> Build {
             Some(format!("{}+{}: {why}", release.version, torch_tag(cuda)))
         });
         limit = why.or(limit);
+        if first.is_none() {
+            first.clone_from(&limit);
+        }
     }
-    Build {
-        what: "PyTorch",
-        newest: None,
-        install: None,
-        limit,
-    }
+    Build::none("PyTorch", first)
 }
 
 fn torch_against(fleet: &Fleet<'_>, release: &TorchRelease, cuda: &Version) -> Option<String> {
@@ -290,12 +318,11 @@ fn torch_against(fleet: &Fleet<'_>, release: &TorchRelease, cuda: &Version) -> O
 /// The newest release that nothing stands against.
 fn releases<'m, R>(
     what: &'static str,
-    _package: &str,
-    install: &str,
+    package: &str,
     rows: &'m [R],
     judge: impl Fn(&'m R) -> (&'m Version, Option<String>),
 ) -> Build {
-    let mut limit = None;
+    let (mut limit, mut first) = (None, None);
     for row in rows.iter().rev() {
         let (version, against) = judge(row);
         match against {
@@ -303,25 +330,29 @@ fn releases<'m, R>(
                 return Build {
                     what,
                     newest: Some(version.to_string()),
-                    install: Some(format!("pip install {install}=={version}")),
+                    install: Some(format!(
+                        "pip install {}",
+                        shell_quote(&format!("{package}=={version}"))
+                    )),
                     limit,
+                    note: None,
                 };
             }
-            Some(why) => limit = Some(format!("{version}: {why}")),
+            Some(why) => {
+                limit = Some(format!("{version}: {why}"));
+                if first.is_none() {
+                    first.clone_from(&limit);
+                }
+            }
         }
     }
-    Build {
-        what,
-        newest: None,
-        install: None,
-        limit,
-    }
+    Build::none(what, first)
 }
 
 fn jax(fleet: &Fleet<'_>) -> Build {
     let mut rows: Vec<_> = fleet.matrix.jax_plugins().iter().collect();
     rows.sort_by(|a, b| (&a.version, a.cuda).cmp(&(&b.version, b.cuda)));
-    let mut limit = None;
+    let (mut limit, mut first) = (None, None);
     for row in rows.into_iter().rev() {
         let cuda = Version::parse(&row.cuda.to_string());
         let against = cuda
@@ -341,40 +372,31 @@ fn jax(fleet: &Fleet<'_>) -> Build {
                     what: "JAX",
                     newest: Some(name),
                     install: Some(format!(
-                        "pip install \"jax[cuda{}]=={}\"",
-                        row.cuda, row.version
+                        "pip install {}",
+                        shell_quote(&format!("jax[cuda{}]=={}", row.cuda, row.version))
                     )),
                     limit,
+                    note: None,
                 };
             }
-            Some(why) => limit = Some(format!("{name}: {why}")),
+            Some(why) => {
+                limit = Some(format!("{name}: {why}"));
+                if first.is_none() {
+                    first.clone_from(&limit);
+                }
+            }
         }
     }
-    Build {
-        what: "JAX",
-        newest: None,
-        install: None,
-        limit,
-    }
+    Build::none("JAX", first)
 }
 
+/// By the code of the torch that it pins; of its own kernels no table has a list.
 fn vllm(fleet: &Fleet<'_>) -> Build {
-    let mut build = releases(
-        "vLLM",
-        "vllm",
-        "vllm",
-        fleet.matrix.vllm_releases(),
-        |row| {
-            let archs = fleet.matrix.torch_archs(&row.torch, &row.cuda);
-            let code = archs.and_then(|archs| archs.code(fleet.machine));
-            // Its own kernels ask for 7.0, whatever its torch has.
-            (&row.version, fleet.against(&row.cuda, code))
-        },
-    );
-    if build.newest.is_some() {
-        build.what = "vLLM";
-    }
-    build
+    releases("vLLM", "vllm", fleet.matrix.vllm_releases(), |row| {
+        let archs = fleet.matrix.torch_archs(&row.torch, &row.cuda);
+        let code = archs.and_then(|archs| archs.code(fleet.machine));
+        (&row.version, fleet.against(&row.cuda, code))
+    })
 }
 
 /// One architecture a GPU, and PTX of the newest for those that come.
@@ -524,6 +546,10 @@ mod tests {
                 let pins: Vec<_> = read.pins.iter().collect();
                 let found =
                     crate::preflight::pins::judge(&pins, &target.machine, &matrix, &mut unknown);
+                let found: Vec<_> = found
+                    .into_iter()
+                    .filter(|f| f.severity > crate::finding::Severity::Note)
+                    .collect();
                 assert!(
                     found.is_empty() && unknown.is_empty(),
                     "{text}: {line}: {found:?} {unknown:?}"

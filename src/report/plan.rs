@@ -75,6 +75,9 @@ pub fn text(plan: &Plan, width: usize, color: bool) -> String {
         if let Some(limit) = &build.limit {
             wrapped(&format!("{indent}not "), &format!("{indent}  "), limit);
         }
+        if let Some(note) = &build.note {
+            wrapped(&indent, &format!("{indent}  "), note);
+        }
     }
     if let Some(compile) = &plan.compile {
         wrapped("", "", "");

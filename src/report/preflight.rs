@@ -17,7 +17,7 @@ const FEW: usize = 6;
 /// Findings of one id that are shown of a target without `-v`.
 const OF_A_KIND: usize = 5;
 /// Subjects of a finding that are listed.
-const SUBJECTS: usize = 8;
+const SUBJECTS: usize = 4;
 
 /// The report.
 pub fn text(found: &Preflight, options: Options) -> String {
@@ -241,8 +241,12 @@ impl Writer {
             }
             let others = finding.subjects.len();
             if others > 1 {
+                let of = |subject: &String| {
+                    let path = subject.rsplit_once(" for ").map(|(_, path)| path);
+                    path.unwrap_or(subject).to_owned()
+                };
                 let mut list: Vec<String> =
-                    finding.subjects.iter().take(SUBJECTS).cloned().collect();
+                    finding.subjects.iter().take(SUBJECTS).map(of).collect();
                 if others > SUBJECTS {
                     list.push(format!("{} more", others - SUBJECTS));
                 }

@@ -54,6 +54,7 @@ impl Apt {
         }
         let download = tempfile::tempdir_in(folder.parent().unwrap()).map_err(io)?;
         let packages = branch.packages.map(|name| format!("{name}={version}"));
+        let packages: std::collections::BTreeSet<String> = packages.into_iter().collect();
         run(self
             .command("apt-get")
             .current_dir(download.path())
@@ -219,25 +220,29 @@ fn of_line(line: &str) -> Option<String> {
     Some(stanza)
 }
 
-/// The libraries of an unpacked branch.
-pub(super) fn driver(branch: Branch, folder: &Path) -> Result<Driver, String> {
+/// A library of an unpacked branch, with the driver's version.
+pub(super) fn library(folder: &Path, name: &str) -> Result<(String, PathBuf), String> {
     let package =
         fs::read_to_string(folder.join(TAKEN)).map_err(|e| format!("{}: {e}", folder.display()))?;
     let version = package.split('-').next().unwrap_or_default().to_owned();
     let libraries = folder.join("usr/lib/x86_64-linux-gnu/nvidia");
     let places = fs::read_dir(&libraries).into_iter().flatten().flatten();
-    let places: Vec<PathBuf> = places.map(|place| place.path()).collect();
-    let find = |name: &str| {
-        let name = format!("{name}.so.{version}");
-        let mut found = places.iter().map(|place| place.join(&name));
-        found
-            .find(|path| path.is_file())
-            .ok_or_else(|| format!("no {name} below {}", libraries.display()))
-    };
+    let file = format!("{name}.so.{version}");
+    let mut found = places.map(|place| place.path().join(&file));
+    let path = found
+        .find(|path| path.is_file())
+        .ok_or_else(|| format!("no {file} below {}", libraries.display()))?;
+    Ok((version, path))
+}
+
+/// The libraries of an unpacked branch.
+pub(super) fn driver(branch: Branch, folder: &Path) -> Result<Driver, String> {
+    let (version, libcuda) = library(folder, "libcuda")?;
+    let (_, libnvidia_ml) = library(folder, "libnvidia-ml")?;
     Ok(Driver {
         branch: branch.number,
-        libcuda: find("libcuda")?,
-        libnvidia_ml: find("libnvidia-ml")?,
+        libcuda,
+        libnvidia_ml,
         version,
     })
 }

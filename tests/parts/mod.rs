@@ -82,6 +82,8 @@ pub struct Branch {
     pub number: u32,
     /// The package with libcuda, and the one with libnvidia-ml.
     packages: [&'static str; 2],
+    /// The package with the driver's own compiler of PTX.
+    ptx_compiler: &'static str,
     /// The version of both that these tests were written with. A mirror keeps the newest of each release only: where this
     /// one is gone, a newer one of the same branch is taken.
     version: &'static str,
@@ -92,16 +94,19 @@ pub const BRANCHES: [Branch; 3] = [
     Branch {
         number: 470,
         packages: ["libnvidia-tesla-470-cuda1", "libnvidia-tesla-470-ml1"],
+        ptx_compiler: "libnvidia-tesla-470-ptxjitcompiler1",
         version: "470.256.02-1~deb12u1",
     },
     Branch {
         number: 535,
         packages: ["libcuda1", "libnvidia-ml1"],
+        ptx_compiler: "libnvidia-ptxjitcompiler1",
         version: "535.261.03-1",
     },
     Branch {
         number: 550,
         packages: ["libcuda1", "libnvidia-ml1"],
+        ptx_compiler: "libnvidia-ptxjitcompiler1",
         version: "550.163.01-2",
     },
 ];
@@ -141,6 +146,34 @@ pub fn all() -> Option<&'static Parts> {
         Ok(parts) => Some(parts),
         Err(why) => {
             not_run(&format!("NVIDIA's real parts cannot be had: {why}"));
+            None
+        }
+    }
+}
+
+/// The compilers of PTX of the drivers, 10 to 15 MB each: version of the driver, and the library. `None` as with [`all`].
+pub fn ptx_compilers() -> Option<Vec<(String, PathBuf)>> {
+    let fetched = store().and_then(|(store, _lock)| {
+        if !cfg!(target_arch = "x86_64") {
+            return Err("they are fetched for x86_64 only".to_owned());
+        }
+        let apt = apt::Apt::new(&store.join("apt"));
+        let mut found = Vec::new();
+        for branch in BRANCHES {
+            let place = store.join(format!("ptx-compiler-{}", branch.version));
+            let branch = Branch {
+                packages: [branch.ptx_compiler; 2],
+                ..branch
+            };
+            complete(&place, |folder| apt.fetch(branch, folder))?;
+            found.push(apt::library(&place, "libnvidia-ptxjitcompiler")?);
+        }
+        Ok(found)
+    });
+    match fetched {
+        Ok(found) => Some(found),
+        Err(why) => {
+            not_run(&format!("NVIDIA's compilers of PTX cannot be had: {why}"));
             None
         }
     }

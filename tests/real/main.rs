@@ -21,6 +21,7 @@ mod no_gpu;
 #[path = "../parts/mod.rs"]
 mod parts;
 mod start;
+mod ptx;
 mod stubs;
 mod toolchain;
 mod unchanged;

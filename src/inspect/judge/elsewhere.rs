@@ -53,30 +53,39 @@ fn member_of(path: &str) -> &str {
 
 /// Whether a toolkit of this version has a library of this soname.
 fn is_of_cuda(soname: &str, cuda: &Version, matrix: &Matrix) -> bool {
-    matrix.cuda_majors_of_soname(soname).contains(&cuda.major())
-        // Only some of the libraries have a row; in a toolkit they all end in its major version or an own one.
-        || matrix.cuda_majors_of_soname(soname).is_empty() && !is_by_itself(soname)
-}
-
-/// Whether a library comes by a package of its own and not with the toolkit.
-fn is_by_itself(soname: &str) -> bool {
-    const STEMS: &[&str] = &[
+    // What comes by a package of its own.
+    const OTHERS: &[&str] = &[
         "libcudnn",
         "libnccl",
         "libnvinfer",
         "libnvshmem",
         "libtorch_",
         "libc10_",
-        "libcudart",
-        "libcublas",
     ];
-    STEMS.iter().any(|stem| soname.starts_with(stem))
+    let is = |stems: &[&str]| stems.iter().any(|stem| soname.starts_with(stem));
+    if is(OTHERS) {
+        return false;
+    }
+    let majors = matrix.cuda_majors_of_soname(soname);
+    // Not every library has a row; of these two one that has none is of no CUDA that is known.
+    majors.contains(&cuda.major()) || majors.is_empty() && !is(&["libcudart", "libcublas"])
 }
 
 /// Needs of CUDA's libraries that neither a file that comes along nor the machine meets. The driver's own libraries come
-/// with the driver; what any distribution has (libc, libstdc++, libgcc_s) is met anyway.
+/// with the driver; what any distribution has (`libc`, `libstdc++`, `libgcc_s`) is met anyway.
 pub fn unmet(file: &File, brought: &Brought, machine: &Machine, matrix: &Matrix) -> Vec<Finding> {
     let mut findings = Vec::new();
+    // An extension of PyTorch is loaded by a PyTorch, which has brought CUDA's libraries by then.
+    let is_torch = |soname: &str| soname.starts_with("libtorch") || soname.starts_with("libc10");
+    if file.kind == Kind::SharedLibrary && file.needed.iter().any(|n| is_torch(&n.soname)) {
+        return findings;
+    }
+    // What a Python package needs may come with another one that is imported before it.
+    let severity = if file.package.is_some() {
+        Severity::Warning
+    } else {
+        Severity::Error
+    };
     for needed in &file.needed {
         let soname = needed.soname.as_str();
         let is_drivers = soname.starts_with("libcuda.so") || soname.starts_with("libnvidia-");
@@ -100,7 +109,7 @@ pub fn unmet(file: &File, brought: &Brought, machine: &Machine, matrix: &Matrix)
         let mut finding = Finding::new(
             "library-not-found",
             layer,
-            Severity::Error,
+            severity,
             format!(
                 "{} needs {soname}, and nobody brings it",
                 file.path
@@ -185,6 +194,36 @@ pub fn of_machine(machine: &Machine, matrix: &Matrix) -> Vec<Finding> {
         );
     }
     findings
+}
+
+/// What holds where the runtime is newer than the driver's CUDA within one major version: a note.
+pub fn by_minor_version(
+    subject: &str,
+    runtime: &Version,
+    driver: &Version,
+    level: u32,
+    machine: &Machine,
+) -> Option<Finding> {
+    let has = Version::from_cuda_level(level);
+    // Of a major version alone it is not known.
+    if runtime.len() < 2 || runtime.major() != has.major() || runtime.cuda_level() <= level {
+        return None;
+    }
+    Some(
+        Finding::new(
+            "minor-version-compatibility",
+            Layer::Driver,
+            Severity::Note,
+            format!(
+                "CUDA {} ({subject}) runs on driver {driver}, of CUDA {has}, by minor version compatibility",
+                runtime.major_minor()
+            ),
+        )
+        .subject(subject)
+        .detail("PTX of the newer version, and what NVRTC and Triton of it make, is refused: `the provided PTX was compiled with an unsupported toolchain`")
+        .evidence("CUDA runtime", runtime.to_string(), subject)
+        .evidence("driver", format!("{driver}, CUDA {has}"), &machine.name),
+    )
 }
 
 /// What is wrong with a file for a machine that is not this one.

@@ -4,7 +4,7 @@ mod elsewhere;
 
 use std::collections::BTreeMap;
 
-pub use elsewhere::{Brought, of_machine, unmet};
+pub use elsewhere::{Brought, by_minor_version, of_machine, unmet};
 
 use super::{File, Inspection, Kind, Linkage, Machine, Module, Use};
 use crate::ask;
@@ -69,6 +69,7 @@ pub fn of_file(
 
 /// A variant that does not run is no error where another one does: some ways work.
 pub fn spare_variants(files: &[File], of_files: &mut [Vec<Finding>]) {
+    spare_special_code(files, of_files);
     let is_sound = |findings: &[Finding]| findings.iter().all(|f| f.severity < Severity::Error);
     let mut sound: BTreeMap<String, &str> = BTreeMap::new();
     for (file, findings) in files.iter().zip(of_files.iter()) {
@@ -93,6 +94,48 @@ pub fn spare_variants(files: &[File], of_files: &mut [Vec<Finding>]) {
                 value: (*other).to_owned(),
                 source: (*other).to_owned(),
             });
+        }
+    }
+}
+
+/// Packages keep kernels for some architectures in libraries of their own (`_C_cutlass_90a.so`): where another library of
+/// the package has code for the GPU, that is as with the modules of one file, and worth a note.
+fn spare_special_code(files: &[File], of_files: &mut [Vec<Finding>]) {
+    const ID: &str = "no-device-code-for-gpu";
+    let gpu = |finding: &Finding| {
+        let subject = finding.subjects.first()?;
+        subject.rsplit_once(" on ").map(|(_, gpu)| gpu.to_owned())
+    };
+    // Of each package the files with code, and which GPUs one of them serves.
+    let mut without: BTreeMap<(&str, String), usize> = BTreeMap::new();
+    let mut all: BTreeMap<&str, usize> = BTreeMap::new();
+    for (file, findings) in files.iter().zip(of_files.iter()) {
+        let Some(package) = file.package.as_deref().filter(|_| !file.modules.is_empty()) else {
+            continue;
+        };
+        *all.entry(package).or_default() += 1;
+        for finding in findings.iter().filter(|f| f.id == ID) {
+            if let Some(gpu) = gpu(finding) {
+                *without.entry((package, gpu)).or_default() += 1;
+            }
+        }
+    }
+    for (file, findings) in files.iter().zip(of_files.iter_mut()) {
+        let Some(package) = file.package.as_deref() else {
+            continue;
+        };
+        for finding in findings.iter_mut().filter(|f| f.id == ID) {
+            let Some(gpu) = gpu(finding) else { continue };
+            let bare = without.get(&(package, gpu)).copied().unwrap_or_default();
+            let with_code = all.get(package).copied().unwrap_or_default();
+            if bare < with_code {
+                finding.severity = Severity::Note;
+                finding.evidence.push(Evidence {
+                    what: "libraries of the package with code for it".to_owned(),
+                    value: format!("{} of {with_code}", with_code - bare),
+                    source: package.to_owned(),
+                });
+            }
         }
     }
 }
@@ -312,6 +355,11 @@ fn driver(
         }
     };
     if matrix.runtime_accepts(&runtime, level) {
+        if !machine.here {
+            findings.extend(elsewhere::by_minor_version(
+                &file.path, &runtime, driver, level, machine,
+            ));
+        }
         return;
     }
     let minimum = matrix.minimum_driver(&runtime);

@@ -196,7 +196,7 @@ fn what_a_file_still_knows_of_the_machine_that_built_it() {
         assert_eq!(ids, id.into_iter().collect::<Vec<_>>(), "{runpath}");
         // On this machine the loader's search says more.
         let here = found(&file(runpath), "driver=535.104.05,gpu=A100", |m| {
-            m.here = true
+            m.here = true;
         });
         assert!(here.is_empty(), "{runpath}: {here:?}");
     }
@@ -238,4 +238,104 @@ fn a_driver_that_does_not_drive_the_gpus_of_its_machine() {
             .collect();
         assert_eq!(ids, id.into_iter().collect::<Vec<_>>(), "{target}");
     }
+}
+
+#[test]
+fn a_library_of_a_package_may_be_for_other_gpus() {
+    let file = |name: &str, package: Option<&str>, code: &[&str]| File {
+        package: package.map(str::to_owned),
+        modules: vec![Module {
+            count: 1,
+            elf: code.iter().map(|c| (*c).to_owned()).collect(),
+            ptx: Vec::new(),
+        }],
+        ..library(name, "12")
+    };
+    let worst = |files: Vec<File>| {
+        let matrix = Matrix::bundled();
+        let target: target::Target = "driver=535.104.05,gpu=A100".parse().unwrap();
+        let machine = super::super::machine_of_target(&target, &matrix).unwrap();
+        let mut found = Inspection {
+            files,
+            ..Inspection::default()
+        };
+        judge(&mut found, Some(&machine), &matrix);
+        found.findings.unwrap().iter().map(|f| f.severity).max()
+    };
+    let (own, other) = (Some("x 1"), Some("y 1"));
+    let hopper = |package| file("w!x/_C_90a.so", package, &["sm_90a"]);
+    let plain = |package| file("w!x/_C.so", package, &["sm_80"]);
+    assert_eq!(worst(vec![hopper(own)]), Some(Severity::Error));
+    assert_eq!(worst(vec![hopper(own), plain(own)]), Some(Severity::Note));
+    assert_eq!(
+        worst(vec![hopper(own), plain(other)]),
+        Some(Severity::Error)
+    );
+    // Files that belong to no package stand each for itself.
+    assert_eq!(
+        worst(vec![
+            file("a", None, &["sm_90a"]),
+            file("b", None, &["sm_80"])
+        ]),
+        Some(Severity::Error)
+    );
+}
+
+#[test]
+fn what_a_described_machine_lacks() {
+    let matrix = Matrix::bundled();
+    let of = |file: &File, target: &str, brought: &Brought| {
+        let target: target::Target = target.parse().unwrap();
+        let machine = super::super::machine_of_target(&target, &matrix).unwrap();
+        let found = unmet(file, brought, &machine, &matrix);
+        found.first().map(|f| f.severity)
+    };
+    let needs = |soname: &str| File {
+        needed: vec![Needed {
+            soname: soname.to_owned(),
+            ..Needed::default()
+        }],
+        ..library("app", "12")
+    };
+    let none = Brought::default();
+    let error = Some(Severity::Error);
+    for (soname, target, found) in [
+        ("libcudart.so.12", "gpu=A100", error),
+        ("libcudart.so.12", "gpu=A100,cuda=12.4", None),
+        ("libcudart.so.12", "gpu=A100,cuda=11.8", error),
+        ("libcublas.so.12", "gpu=A100,cuda=12.4", None),
+        ("libcudnn.so.9", "gpu=A100,cuda=12.4", error),
+        ("libcudnn.so.9", "gpu=A100,cuda=12.4,cudnn=9.8", None),
+        ("libnccl.so.2", "gpu=A100,cuda=12.4", error),
+        // The driver's own, and what any distribution has.
+        ("libcuda.so.1", "gpu=A100", None),
+        ("libnvidia-ml.so.1", "gpu=A100", None),
+        ("libstdc++.so.6", "gpu=A100", None),
+        ("libgcc_s.so.1", "gpu=A100", None),
+        ("libssl.so.3", "gpu=A100", None),
+    ] {
+        assert_eq!(
+            of(&needs(soname), target, &none),
+            found,
+            "{soname} on {target}"
+        );
+    }
+    let runtime = File {
+        path: "lib/libcudart.so.12".to_owned(),
+        ..File::default()
+    };
+    let brought = Brought::by(&[runtime]);
+    assert_eq!(of(&needs("libcudart.so.12"), "gpu=A100", &brought), None);
+    let packaged = File {
+        package: Some("x 1".to_owned()),
+        ..needs("libcudart.so.12")
+    };
+    assert_eq!(of(&packaged, "gpu=A100", &none), Some(Severity::Warning));
+    // An extension of PyTorch.
+    let mut extension = needs("libcudart.so.12");
+    extension.needed.push(Needed {
+        soname: "libtorch_cuda.so".to_owned(),
+        ..Needed::default()
+    });
+    assert_eq!(of(&extension, "gpu=A100", &none), None);
 }

@@ -56,15 +56,11 @@ pub(super) fn read(path: &str, text: &str) -> Manifest {
         let urls = source_urls(package);
         // A wheel of PyTorch's index may have its tag in its name alone.
         if local.is_none() {
-            local = package
-                .wheels
-                .iter()
-                .filter_map(|wheel| {
-                    let wheel = wheel.get("url").or_else(|| wheel.get("name"))?;
-                    let (_, version) = of_wheel_name(wheel.as_str()?)?;
-                    split_local(&version).1
-                })
-                .next();
+            local = package.wheels.iter().find_map(|wheel| {
+                let wheel = wheel.get("url").or_else(|| wheel.get("name"))?;
+                let (_, version) = of_wheel_name(wheel.as_str()?)?;
+                split_local(&version).1
+            });
         }
         manifest.pins.push(Pin {
             name: normalised(package.name.get_ref()),

@@ -192,3 +192,13 @@ fn other_files_are_none() {
         assert!(is_manifest(path), "{path}");
     }
 }
+
+proptest::proptest! {
+    #[test]
+    fn any_text_is_taken(
+        name in proptest::sample::select(vec!["requirements.txt", "uv.lock", "environment.yml", "pixi.lock"]),
+        text in "((-r|--index-url|torch|==|=|\\[|\\]|;|@|- |pip:|dependencies:|https://|/linux-64/|.conda|.whl|\\+cu126|\\\\\n|\n|\\PC){0,3} ?){0,12}"
+    ) {
+        let _ = read(name, &text);
+    }
+}
