@@ -394,6 +394,7 @@ fn what_explains_a_finding_exists_and_never_leads_round() {
 
 /// Findings about a file or a process that the caller names, and the tests that provoke them on real ones.
 const OF_WHAT_IS_NAMED: &[(&str, &str)] = &[
+    ("architecture-not-asked-for", "tests/preflight.rs"),
     (
         "device-code-compiled-at-start",
         "src/inspect/judge/tests.rs",

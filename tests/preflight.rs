@@ -599,3 +599,57 @@ fn a_plan_for_the_fleet_of_the_file() {
     let none = run(&["--target", "driver=none"]);
     assert_eq!(none.status.code(), Some(1), "{}", stdout(&none));
 }
+
+/// A folder with something that says it is nvcc 12.4, for the front of `PATH`.
+fn with_nvcc() -> tempfile::TempDir {
+    use std::os::unix::fs::PermissionsExt as _;
+    let place = tempfile::tempdir().unwrap();
+    let bin = place.path().join("bin");
+    fs::create_dir(&bin).unwrap();
+    let nvcc = bin.join("nvcc");
+    fs::write(&nvcc, "\0Cuda compilation tools, release 12.4, V12.4.131\0").unwrap();
+    fs::set_permissions(&nvcc, fs::Permissions::from_mode(0o755)).unwrap();
+    place
+}
+
+#[test]
+fn what_builds_here_is_held_against_the_targets() {
+    let toolkit = with_nvcc();
+    let path = format!("{}:/usr/bin:/bin", toolkit.path().join("bin").display());
+    let repository = tempfile::tempdir().unwrap();
+    fs::write(repository.path().join("requirements.txt"), "torch==2.6.0\n").unwrap();
+    let run = |list: &str, target: &str| {
+        let output = Command::new(env!("CARGO_BIN_EXE_gpudoctor"))
+            .env_clear()
+            .env("PATH", &path)
+            .env("TORCH_CUDA_ARCH_LIST", list)
+            .current_dir(repository.path())
+            .args(["preflight", "requirements.txt", "--format", "json"])
+            .args(["--target", target])
+            .output()
+            .unwrap();
+        let report: Value = serde_json::from_slice(&output.stdout).unwrap();
+        let ids: Vec<String> = report["findings"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .filter(|finding| finding["layer"] == "toolchain" && finding["severity"] != "note")
+            .map(|finding| finding["id"].as_str().unwrap().to_owned())
+            .collect();
+        (output.status.code(), ids)
+    };
+    let fleet = "driver=550.54.14,gpu=A100+P100";
+    // It builds for all of them: nothing is said.
+    assert_eq!(run("6.0 8.0", fleet), (Some(0), vec![]));
+    // A GPU is left out; PTX of the older architecture would serve the newer GPU, not the other way round.
+    assert_eq!(
+        run("8.0", fleet),
+        (Some(0), vec!["architecture-not-asked-for".to_owned()])
+    );
+    assert_eq!(run("6.0+PTX", fleet), (Some(0), vec![]));
+    // The compiler will stop, whatever the target.
+    assert_eq!(
+        run("6.0 8.0 12.0", fleet),
+        (Some(0), vec!["architecture-unknown-to-nvcc".to_owned()])
+    );
+}

@@ -6,8 +6,9 @@ use std::path::{Path, PathBuf};
 use super::deliver::{Renderers, deliver};
 use super::{files, look, now, overlay, snapshot, terminal, with_watch};
 use crate::cli::{FailOn, FleetArgs, LookArgs, PreflightArgs};
-use crate::diagnosis::Status;
+use crate::diagnosis::{Options, Status, diagnose};
 use crate::error::Error;
+use crate::facts::Layer;
 use crate::inspect::gather::{Request, gather};
 use crate::inspect::{Inspection, Kind};
 use crate::matrix::Matrix;
@@ -15,7 +16,7 @@ use crate::preflight::config::{self, Config};
 use crate::preflight::fleet::{self, Extra, Target};
 use crate::preflight::manifest::{self, Manifest};
 use crate::preflight::walk::{Found, Globs};
-use crate::preflight::{Ignore, Preflight, Question, Read, init, judge};
+use crate::preflight::{Build, Ignore, Preflight, Question, Read, init, judge};
 use crate::read::fatbin::Look;
 use crate::report::ci::{self, Results};
 use crate::report::{json, preflight as report};
@@ -73,7 +74,28 @@ pub(super) fn run(args: &PreflightArgs) -> Result<u8, Error> {
         });
     }
     let taken_at = now();
+    // What is wrong with the compilers here is told before the build finds out; where there is none nothing is.
+    let here = look(&LookArgs {
+        load_nothing: true,
+        no_redact: true,
+        timeout: 1,
+        ..LookArgs::default()
+    })?;
+    let has_nvcc = here.toolchain.nvcc.is_present();
+    let of_toolchain = Options {
+        only: vec![Layer::Toolchain],
+        ..Options::default()
+    };
+    let findings = if has_nvcc {
+        diagnose(&here, &matrix, &of_toolchain).findings
+    } else {
+        Vec::new()
+    };
     let mut preflight = judge(&Question {
+        build: has_nvcc.then_some(Build {
+            toolchain: &here.toolchain,
+            findings: &findings,
+        }),
         artifacts: &artifacts,
         targets: &targets,
         ignore: &ignore,
@@ -110,7 +132,12 @@ pub(super) fn run(args: &PreflightArgs) -> Result<u8, Error> {
 /// 1 where something is at or above the threshold. Without one: an error, or that it could not be told.
 fn exit_code(fail_on: Option<FailOn>, found: &Preflight) -> u8 {
     let threshold = fail_on.unwrap_or(FailOn::Error);
-    let mut findings = found.targets.iter().flat_map(|target| &target.findings);
+    let of_build = found.build_host.iter().flat_map(|host| &host.findings);
+    let mut findings = found
+        .targets
+        .iter()
+        .flat_map(|target| &target.findings)
+        .chain(of_build);
     let fails = findings.any(|finding| threshold.fails(finding.severity));
     let is_unknown = found
         .targets

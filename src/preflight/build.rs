@@ -11,7 +11,11 @@ use crate::version::Version;
 
 /// What is found for one machine. All requests together count, since several build folders may serve a fleet; one that
 /// leaves the choice to the tool may cover everything, so nothing is said beside it.
-pub fn judge(toolchain: &ToolchainFacts, machine: &Machine, matrix: &Matrix) -> Vec<Finding> {
+pub(super) fn judge(
+    toolchain: &ToolchainFacts,
+    machine: &Machine,
+    matrix: &Matrix,
+) -> Vec<Finding> {
     let requests = toolchain.requests.items();
     if requests.iter().any(|request| request.open.is_some()) {
         return Vec::new();
@@ -32,7 +36,9 @@ pub fn judge(toolchain: &ToolchainFacts, machine: &Machine, matrix: &Matrix) -> 
         .collect();
     versions.dedup();
     let isa = match versions.as_slice() {
-        [version] => matrix.ptx_isa_of_toolkit(version).map(|row| row.ptx.clone()),
+        [version] => matrix
+            .ptx_isa_of_toolkit(version)
+            .map(|row| row.ptx.clone()),
         _ => None,
     };
     let level = machine
@@ -64,7 +70,14 @@ pub fn judge(toolchain: &ToolchainFacts, machine: &Machine, matrix: &Matrix) -> 
                 ),
                 CodeFit::Cubin(_) | CodeFit::Ptx(_) | CodeFit::Unknown(_) => return None,
             };
-            Some(finding(requests, &code, machine, &gpu.name, (major, minor), &why))
+            Some(finding(
+                requests,
+                &code,
+                machine,
+                &gpu.name,
+                (major, minor),
+                &why,
+            ))
         })
         .collect()
 }
@@ -112,7 +125,7 @@ fn finding(
 mod tests {
     use super::*;
     use crate::facts::{Nvcc, Reading};
-    use crate::inspect::target::machine_of_target;
+    use crate::inspect::machine_of_target;
 
     fn found(requests: &[(&str, &[&str], Option<&str>)], nvcc: &str, target: &str) -> Vec<String> {
         let matrix = Matrix::bundled();
@@ -157,7 +170,10 @@ mod tests {
         let ptx: &[(&str, &[&str], Option<&str>)] =
             &[("TORCH_CUDA_ARCH_LIST", &["sm_80", "compute_80"], None)];
         assert!(found(ptx, "12.4.131", "driver=550.54.14,gpu=H100").is_empty());
-        assert_eq!(found(ptx, "12.4.131", "driver=535.104.05,gpu=H100").len(), 1);
+        assert_eq!(
+            found(ptx, "12.4.131", "driver=535.104.05,gpu=H100").len(),
+            1
+        );
         // Two folders serve a fleet together, and a choice that is the tool's is not judged.
         let both: &[(&str, &[&str], Option<&str>)] = &[
             ("CMAKE_CUDA_ARCHITECTURES", &["sm_80"], None),

@@ -5,8 +5,9 @@
 
 use super::fleet::{self, Target};
 use super::manifest::Pin;
-use super::{Artifact, Ignored, Preflight, TargetVerdict, pins};
+use super::{Artifact, BuildHost, Ignored, Preflight, TargetVerdict, build, pins};
 use crate::diagnosis::{Status, Verdict};
+use crate::facts::ToolchainFacts;
 use crate::finding::{Finding, Severity};
 use crate::inspect::{self, Brought, File, Machine};
 use crate::matrix::Matrix;
@@ -51,8 +52,19 @@ pub struct Question<'a> {
     pub today: &'a str,
     /// What could not be read, of no artifact.
     pub problems: &'a [String],
+    /// The toolchain of this machine; none where it has no nvcc.
+    pub build: Option<Build<'a>>,
     /// The knowledge.
     pub matrix: &'a Matrix,
+}
+
+/// What builds here.
+#[derive(Clone, Copy)]
+pub struct Build<'a> {
+    /// The toolchain.
+    pub toolchain: &'a ToolchainFacts,
+    /// What the rules find of it.
+    pub findings: &'a [Finding],
 }
 
 /// Judges.
@@ -88,11 +100,21 @@ pub fn judge(question: &Question<'_>) -> Preflight {
         }
         targets.push(verdict);
     }
-    let verdict = worst(&targets, &artifacts);
+    let build_host = question.build.map(|build| {
+        let mut findings = build.findings.to_vec();
+        let name = super::BUILD_HOST;
+        findings.retain(|finding| !put_aside(finding, name, &valid, &mut ignored));
+        BuildHost {
+            described: described(build.toolchain),
+            findings,
+        }
+    });
+    let verdict = worst(&targets, &artifacts, build_host.as_ref());
     Preflight {
         verdict,
         artifacts,
         targets,
+        build_host,
         ignored,
         notes,
     }
@@ -130,6 +152,7 @@ fn on_target(
     let machine = &target.machine;
     let mut unknown: Vec<String> = question.problems.to_vec();
     let mut findings = inspect::of_machine(machine, matrix);
+    let mut of_build = Vec::new();
     let mut states = Vec::new();
     let mut of_artifacts: Vec<Finding> = Vec::new();
     for read in question.artifacts {
@@ -137,17 +160,8 @@ fn on_target(
         let found = of_artifact(read, machine, brought, matrix, &mut not_told);
         let mut counting = Vec::new();
         for finding in found {
-            match ignore
-                .iter()
-                .find(|i| i.what == finding.id || i.what == finding.key)
-            {
-                Some(ignore) => ignored.push(Ignored {
-                    target: target.name.clone(),
-                    reason: ignore.reason.clone(),
-                    expires: ignore.expires.clone(),
-                    finding,
-                }),
-                None => counting.push(finding),
+            if !put_aside(&finding, &target.name, ignore, ignored) {
+                counting.push(finding);
             }
         }
         let worst = counting.iter().map(|f| f.severity).max();
@@ -160,25 +174,18 @@ fn on_target(
         of_artifacts.extend(counting);
         unknown.extend(not_told);
     }
-    findings.retain(|finding| {
-        let by = ignore
-            .iter()
-            .find(|i| i.what == finding.id || i.what == finding.key);
-        if let Some(ignore) = by {
-            ignored.push(Ignored {
-                target: target.name.clone(),
-                reason: ignore.reason.clone(),
-                expires: ignore.expires.clone(),
-                finding: finding.clone(),
-            });
-        }
-        by.is_none()
-    });
+    if let Some(build) = question.build {
+        of_build = build::judge(build.toolchain, machine, matrix);
+    }
+    for found in [&mut findings, &mut of_build] {
+        found.retain(|finding| !put_aside(finding, &target.name, ignore, ignored));
+    }
     // A driver that does not drive the GPU makes all else on it moot.
     if findings.iter().any(|f| f.severity == Severity::Error) {
         states.fill(Status::Fault);
     }
     findings.extend(together(inspect::merged(of_artifacts)));
+    findings.extend(of_build);
     // Stable: the target's own first, then as the artifacts stand.
     findings.sort_by(|a, b| b.severity.cmp(&a.severity).then(a.layer.cmp(&b.layer)));
     if machine.container {
@@ -202,6 +209,39 @@ fn on_target(
         unknown,
     };
     (told, states)
+}
+
+/// Whether a finding is one that does not count; it is kept beside the others then.
+fn put_aside(
+    finding: &Finding,
+    target: &str,
+    ignore: &[&Ignore],
+    ignored: &mut Vec<Ignored>,
+) -> bool {
+    let by = ignore
+        .iter()
+        .find(|i| i.what == finding.id || i.what == finding.key);
+    if let Some(ignore) = by {
+        ignored.push(Ignored {
+            target: target.to_owned(),
+            reason: ignore.reason.clone(),
+            expires: ignore.expires.clone(),
+            finding: finding.clone(),
+        });
+    }
+    by.is_some()
+}
+
+/// The compilers that builds take.
+fn described(toolchain: &ToolchainFacts) -> String {
+    let all = toolchain.nvcc.items().iter();
+    let words: Vec<String> = all
+        .map(|nvcc| match nvcc.version.value() {
+            Some(version) => format!("nvcc {version} of {}", nvcc.path),
+            None => format!("nvcc of {}", nvcc.path),
+        })
+        .collect();
+    words.join(", ")
 }
 
 /// What is found in one artifact for one machine.
@@ -299,7 +339,11 @@ fn run(count: usize) -> String {
 }
 
 /// The worst verdict of the targets, told with the target's name.
-fn worst(targets: &[TargetVerdict], artifacts: &[Artifact]) -> Verdict {
+fn worst(
+    targets: &[TargetVerdict],
+    artifacts: &[Artifact],
+    build_host: Option<&BuildHost>,
+) -> Verdict {
     // What cannot be told fails a preflight, what will bite does not.
     let rank = |target: &&TargetVerdict| match target.verdict.status {
         Status::Fault => 0,
@@ -336,5 +380,21 @@ fn worst(targets: &[TargetVerdict], artifacts: &[Artifact]) -> Verdict {
         }
         _ => format!("{}: {}", worst.name, verdict.summary),
     };
+    // What keeps a build from being made comes after what keeps one that is made from running.
+    let of_build = build_host.iter().flat_map(|host| &host.findings);
+    let bad: Vec<&Finding> = of_build
+        .filter(|f| f.severity >= Severity::Warning)
+        .collect();
+    let key = |finding: &Finding| format!("{}@{}", finding.key, super::BUILD_HOST);
+    verdict.roots.extend(bad.iter().map(|finding| key(finding)));
+    if verdict.status == Status::Ok
+        && let Some(first) = bad.first()
+    {
+        verdict.status = Status::Warning;
+        verdict.layer = Some(first.layer);
+        verdict.finding = Some(first.id.clone());
+        verdict.key = Some(key(first));
+        verdict.summary = format!("{}: {}", super::BUILD_HOST, first.title);
+    }
     verdict
 }

@@ -1,9 +1,9 @@
 //! Will what was built here run over there: artifacts held against the machines of a fleet.
 //!
 //! `config` reads `gpudoctor.toml`, `fleet` makes the machines that are judged against, `walk` finds the artifacts that the
-//! globs mean, `manifest` reads requirement and lock files, `pins` judges what they pin, `build` what builds here are told,
-//! `judge` holds everything against every target. What a file holds and whether it runs is [`crate::inspect`]'s; nothing is executed. How it is shown is
-//! `report::preflight`'s.
+//! globs mean, `manifest` reads requirement and lock files, `pins` judges what they pin, `build` holds what
+//! builds here are told against a target, `judge` everything against every target. What a file holds and whether it runs is
+//! [`crate::inspect`]'s; nothing is executed. How it is shown is `report::preflight`'s.
 
 mod build;
 pub mod config;
@@ -18,7 +18,7 @@ pub mod walk;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-pub use judge::{Ignore, Question, Read, judge};
+pub use judge::{Build, Ignore, Question, Read, judge};
 
 use crate::diagnosis::Verdict;
 use crate::finding::Finding;
@@ -32,6 +32,9 @@ pub struct Preflight {
     pub artifacts: Vec<Artifact>,
     /// Against what, with what came of each.
     pub targets: Vec<TargetVerdict>,
+    /// What builds on this machine: there where an nvcc is.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub build_host: Option<BuildHost>,
     /// Findings that the caller asked to leave out of the verdict.
     pub ignored: Vec<Ignored>,
     /// What is worth saying beside the findings: an ignore that has run out, what could not be read.
@@ -67,6 +70,18 @@ pub struct TargetVerdict {
     /// What could not be told.
     pub unknown: Vec<String>,
 }
+
+/// The machine that the preflight runs on, as far as it builds.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct BuildHost {
+    /// `nvcc 12.4.131 of /usr/local/cuda/bin/nvcc`.
+    pub described: String,
+    /// What is wrong with its toolchain, whatever the target.
+    pub findings: Vec<Finding>,
+}
+
+/// The name by which reports call it, where a target's name would stand.
+pub const BUILD_HOST: &str = "build host";
 
 /// A finding that does not count.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]

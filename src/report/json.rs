@@ -10,7 +10,7 @@ use crate::diagnosis::{LayerState, Status, Verdict};
 use crate::facts::{Consumer, ConsumerKind, Facts, Layer};
 use crate::finding::{Finding, Severity};
 use crate::matrix::{Matrix, Overlay};
-use crate::preflight::{Artifact, Preflight, TargetVerdict};
+use crate::preflight::{Artifact, BUILD_HOST, Preflight, TargetVerdict};
 
 /// The schema of a report.
 pub const SCHEMA: &str = "gpudoctor.report/1";
@@ -130,6 +130,12 @@ pub fn preflight(found: &Preflight, matrix: &Matrix, taken_at: &str) -> serde_js
         .targets
         .iter()
         .flat_map(|target| target.findings.iter().map(move |f| on(f, &target.name)))
+        .chain(
+            found
+                .build_host
+                .iter()
+                .flat_map(|host| host.findings.iter().map(|f| on(f, BUILD_HOST))),
+        )
         .collect();
     let ignored: Vec<Finding> = found
         .ignored

@@ -10,7 +10,7 @@ use super::escape::terminal;
 use super::text::Options;
 use crate::diagnosis::Status;
 use crate::finding::{Finding, Severity};
-use crate::preflight::{Artifact, Preflight, TargetVerdict};
+use crate::preflight::{Artifact, BUILD_HOST, Preflight};
 
 /// Artifacts without a fault that get a line of their own, where there are no more.
 const FEW: usize = 6;
@@ -33,7 +33,15 @@ pub fn text(found: &Preflight, options: Options) -> String {
     out.table(found);
     out.unsaid(found);
     for target in &found.targets {
-        out.target(target, found.targets.len());
+        let on = if found.targets.len() > 1 {
+            format!(", on {}", target.name)
+        } else {
+            String::new()
+        };
+        out.findings(&target.findings, &target.unknown, &on);
+    }
+    if let Some(host) = &found.build_host {
+        out.findings(&host.findings, &[], ", on this build host");
     }
     out.ignored(found);
     for note in &found.notes {
@@ -107,6 +115,13 @@ impl Writer {
             let key = verdict.key.as_deref()?.strip_suffix(&name)?;
             target.findings.iter().find(|f| f.key == key)
         });
+        let of_build = || {
+            let key = verdict.key.as_deref()?;
+            let key = key.strip_suffix(&format!("@{BUILD_HOST}"))?;
+            let host = found.build_host.as_ref()?;
+            host.findings.iter().find(|f| f.key == key)
+        };
+        let root = root.or_else(of_build);
         if let Some(root) = root {
             self.fixes("", root);
         }
@@ -195,16 +210,14 @@ impl Writer {
             let line = format!("{}: {}{unsaid}", target.name, target.described);
             self.wrapped("", "  ", &line);
         }
+        if let Some(host) = &found.build_host {
+            self.wrapped("", "  ", &format!("{BUILD_HOST}: {}", host.described));
+        }
     }
 
-    fn target(&mut self, target: &TargetVerdict, targets: usize) {
-        let on = if targets > 1 {
-            format!(", on {}", target.name)
-        } else {
-            String::new()
-        };
+    fn findings(&mut self, findings: &[Finding], unknown: &[String], on: &str) {
         let mut count: BTreeMap<&str, usize> = BTreeMap::new();
-        for finding in &target.findings {
+        for finding in findings {
             let of_kind = count.entry(&finding.id).or_default();
             *of_kind += 1;
             if *of_kind > OF_A_KIND && !self.options.verbose {
@@ -266,10 +279,10 @@ impl Writer {
                 self.wrapped("", "  ", &line);
             }
         }
-        if !target.unknown.is_empty() {
+        if !unknown.is_empty() {
             self.blank();
         }
-        for unknown in &target.unknown {
+        for unknown in unknown {
             self.wrapped(&format!("could not tell{on}: "), "  ", unknown);
         }
     }

@@ -20,8 +20,8 @@ mod libraries;
 mod no_gpu;
 #[path = "../parts/mod.rs"]
 mod parts;
-mod start;
 mod ptx;
+mod start;
 mod stubs;
 mod toolchain;
 mod unchanged;

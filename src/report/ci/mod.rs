@@ -19,7 +19,7 @@ pub use sarif::render as sarif;
 use super::Report;
 use crate::diagnosis::Status;
 use crate::finding::{Finding, Severity};
-use crate::preflight::{Artifact, Preflight, TargetVerdict};
+use crate::preflight::{Artifact, BUILD_HOST, Preflight, TargetVerdict};
 
 /// The results of one run.
 #[derive(Clone, Debug)]
@@ -142,6 +142,25 @@ impl<'a> Results<'a> {
         unknown_fails: bool,
         fails: impl Fn(Severity) -> bool,
     ) -> Self {
+        let build_host = found.build_host.as_ref().map(|host| Suite {
+            name: BUILD_HOST.to_owned(),
+            cases: vec![Case {
+                name: "toolchain".to_owned(),
+                file: None,
+                tells: host.described.clone(),
+                absent: false,
+                unknown: None,
+                findings: host
+                    .findings
+                    .iter()
+                    .map(|finding| Told {
+                        finding,
+                        fails: fails(finding.severity),
+                        ignored: false,
+                    })
+                    .collect(),
+            }],
+        });
         let suites = found
             .targets
             .iter()
@@ -197,6 +216,7 @@ impl<'a> Results<'a> {
                     cases,
                 }
             })
+            .chain(build_host)
             .collect();
         Self {
             command: "preflight",

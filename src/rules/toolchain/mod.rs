@@ -7,11 +7,21 @@ mod headers;
 mod host_compiler;
 mod torch;
 
-use super::{Ctx, Need, Rule};
+use super::{Ctx, Need, Outcome, Rule};
 use crate::facts::{BuildSign, Compiler, CompilerUse, Layer, Nvcc, NvccFoundBy, SignKind};
 use crate::finding::{Finding, Severity};
 
 pub(super) static RULES: &[Rule] = &[
+    Rule {
+        // Found by `preflight` alone, which knows the targets.
+        id: "architecture-not-asked-for",
+        layer: Layer::Toolchain,
+        severity: Severity::Warning,
+        need: Need::Detail,
+        follows_from: &[],
+        page: include_str!("../pages/architecture-not-asked-for.md"),
+        check: |_| Outcome::Clean,
+    },
     Rule {
         id: "architecture-unknown-to-nvcc",
         layer: Layer::Toolchain,
