@@ -40,10 +40,11 @@ fn ptx_verdicts_are_those_of_the_drivers_own_compilers() {
             .stdout(Stdio::piped())
             .spawn()
             .unwrap();
-        let lines: String = questions
+        let lines: Vec<String> = questions
             .iter()
-            .map(|(gpu, isa, target)| format!("sm_{}{} {isa} {target}\n", gpu.0, gpu.1))
+            .map(|(gpu, isa, target)| format!("sm_{}{} {isa} {target}", gpu.0, gpu.1))
             .collect();
+        let lines = lines.join("\n");
         let mut stdin = child.stdin.take().unwrap();
         let writer = std::thread::spawn(move || stdin.write_all(lines.as_bytes()).unwrap());
         let output = child.wait_with_output().unwrap();
