@@ -402,7 +402,6 @@ const OF_WHAT_IS_NAMED: &[(&str, &str)] = &[
     ("device-code-packed-too-new", "src/inspect/judge/tests.rs"),
     ("device-code-partial", "src/inspect/judge/tests.rs"),
     ("file-damaged", "src/inspect/judge/tests.rs"),
-    ("file-for-other-processor", "src/inspect/judge/tests.rs"),
     ("glibc-too-old", "src/inspect/judge/tests.rs"),
     ("library-not-found", "src/inspect/judge/tests.rs"),
     ("libstdcxx-too-old", "src/inspect/judge/tests.rs"),

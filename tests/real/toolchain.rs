@@ -123,7 +123,7 @@ fn the_preprocessor_agrees_on_host_compilers() {
                 "__GNUC_MINOR__=2".to_owned(),
             ];
             let real = passes(&header, &clang);
-            let least = u32::try_from(row.clang_min.major()).unwrap();
+            let least = row.clang_min.major();
             assert_eq!(
                 (least..=limits.clang_max.unwrap()).contains(&major),
                 real,

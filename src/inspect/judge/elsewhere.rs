@@ -239,12 +239,13 @@ fn processor(file: &File, machine: &Machine, findings: &mut Vec<Finding>) {
     let (Some(its), Some(wanted)) = (&file.arch, &machine.arch) else {
         return;
     };
-    if its == wanted {
+    // 32-bit x86 programs run on x86_64.
+    if its == wanted || its == "i386" && wanted == "x86_64" {
         return;
     }
     findings.push(
         Finding::new(
-            "file-for-other-processor",
+            "program-other-architecture",
             Layer::Application,
             Severity::Error,
             format!(
@@ -252,6 +253,7 @@ fn processor(file: &File, machine: &Machine, findings: &mut Vec<Finding>) {
                 file.path, machine.name
             ),
         )
+        .complaining(Layer::System)
         .subject(&file.path)
         .detail("the kernel refuses it: `Exec format error`; the loader passes such a library over")
         .evidence("processor", its, &file.path)

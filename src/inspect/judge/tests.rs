@@ -212,7 +212,7 @@ fn a_file_for_another_processor_or_libstdcxx() {
     };
     assert_eq!(
         ids("gpu=A100", Some("aarch64")),
-        ["file-for-other-processor"]
+        ["program-other-architecture"]
     );
     assert!(ids("gpu=A100", Some("x86_64")).is_empty());
     assert_eq!(ids("os=ubuntu-20.04", None), ["libstdcxx-too-old"]);

@@ -60,7 +60,6 @@ pub(super) static RULES: &[Rule] = &[
     ),
     rule!("device-code-compiled-at-start", Application, Note),
     rule!("device-code-partial", Application, Note),
-    rule!("file-for-other-processor", Application, Error),
     rule!(
         "interpreter-unusable",
         Application,
