@@ -171,7 +171,8 @@ fn explain_knows_every_finding_and_nothing_else() {
     assert_eq!(list.status.code(), Some(0));
     let listed = stdout(&list);
     let ids: Vec<&str> = rules::all().map(|rule| rule.id).collect();
-    assert_eq!(listed.lines().count(), ids.len());
+    let findings = listed.lines().take_while(|line| !line.is_empty()).count();
+    assert_eq!(findings, ids.len());
     for id in ids {
         assert!(listed.contains(&format!(" {id} ")), "{id}");
         let page = run(&["explain", id]);
@@ -207,7 +208,6 @@ fn a_wrong_call_is_refused_in_one_line() {
         ),
         (&["--static", "--probe"], &["--static", "--probe"]),
         (&["-q", "-v"], &["--quiet", "--verbose"]),
-        (&["explain"], &["<ID>"]),
         (&["snapshot", "--from", "a"], &["--from"]),
         (&[HOSTILE], &["$(id)"]),
     ];
