@@ -95,11 +95,18 @@ pub fn judge(explanation: &mut Explanation, here: &Here<'_>) {
 
 fn judge_one(found: &mut Match, here: &Here<'_>) {
     let mut confirmed: Vec<(usize, &Finding)> = Vec::new();
-    let ids: Vec<String> = found
+    let mut ids: Vec<String> = found
         .causes
         .iter()
         .flat_map(|cause| cause.findings.clone())
         .collect();
+    // The root of what is wrong speaks before what follows from it.
+    let verdict = here.diagnosis.verdict.finding.as_ref();
+    ids.sort_by_key(|id| match here.finding(id) {
+        _ if Some(id) == verdict => 0,
+        Some(finding) if finding.caused_by.is_none() => 1,
+        _ => 2,
+    });
     for id in ids {
         let Some(finding) = here.finding(&id) else {
             continue;

@@ -18,6 +18,8 @@ const AROUND: usize = 4096;
 const KEPT: usize = 600;
 /// Lines of one entry that are counted; more are said to be more.
 const COUNTED: u64 = 1000;
+/// The longest line that may have been wrapped.
+const WIDEST: usize = 240;
 /// Lines after one that may be the rest of it.
 const WRAPPED: usize = 2;
 /// How much lighter the first failure may be than the heaviest and be told first.
@@ -203,31 +205,29 @@ impl Reader {
         }
         let raw = buffer.get(start..end).unwrap_or_default();
         let text = normal(raw);
-        let wrapped = normal(
-            buffer
-                .get(start..lines_after(buffer, end, WRAPPED))
-                .unwrap_or_default(),
-        );
+        let after = lines_after(buffer, end, WRAPPED);
+        let wrapped = buffer
+            .get(start..after)
+            .filter(|_| end - start <= WIDEST && after - start <= 3 * WIDEST)
+            .unwrap_or_default();
         let around = buffer
             .get(start.saturating_sub(AROUND / 2)..buffer.len().min(end + AROUND / 2))
             .unwrap_or_default();
-        let around = normal(around);
-        let line = Line {
-            text: &text,
-            wrapped: &wrapped,
-            around: &around,
-        };
+        let line = Line::new(&text, wrapped, around);
+        let context = buffer
+            .get(start..after.min(start + 2 * KEPT))
+            .unwrap_or_default();
         for (rank, found) in self
             .matcher
             .line(&line, &candidates)
             .into_iter()
             .enumerate()
         {
-            self.add(found, rank, number, &text, &wrapped);
+            self.add(found, rank, number, &text, context);
         }
     }
 
-    fn add(&mut self, found: Found, rank: usize, number: u64, text: &str, context: &str) {
+    fn add(&mut self, found: Found, rank: usize, number: u64, text: &str, context: &[u8]) {
         if let Some(group) = self.groups.iter_mut().find(|g| g.entry == found.entry) {
             if group.count < COUNTED {
                 group.count += 1;
@@ -248,7 +248,7 @@ impl Reader {
             count: 1,
             more: false,
             text: cut(text, KEPT).to_owned(),
-            context: cut(context, 2 * KEPT).to_owned(),
+            context: normal(context),
             rank,
         });
     }

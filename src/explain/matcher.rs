@@ -1,5 +1,6 @@
 //! Which entries one line matches: literals found by the searcher, then the patterns of those entries alone.
 
+use std::cell::OnceCell;
 use std::collections::HashMap;
 
 use regex::bytes::{Regex, RegexBuilder};
@@ -38,14 +39,37 @@ struct CompiledPattern {
     severity: Option<Severity>,
 }
 
-/// A line and what stands around it, in the form that patterns see.
+/// A line and what stands around it. Most lines are decided by themselves, so the rest is prepared when it is asked for.
 pub(super) struct Line<'a> {
-    /// The line itself.
+    /// The line itself, in the form that patterns see.
     pub(super) text: &'a str,
-    /// The line and the few after it, for what was wrapped.
-    pub(super) wrapped: &'a str,
+    /// The line and the few after it, for what was wrapped; empty where it is too long to be wrapped.
+    wrapped: (&'a [u8], OnceCell<String>),
     /// What stands before and after.
-    pub(super) around: &'a str,
+    around: (&'a [u8], OnceCell<String>),
+}
+
+impl<'a> Line<'a> {
+    /// A line in its form, and the bytes of what is around it.
+    pub(super) fn new(text: &'a str, wrapped: &'a [u8], around: &'a [u8]) -> Self {
+        Self {
+            text,
+            wrapped: (wrapped, OnceCell::new()),
+            around: (around, OnceCell::new()),
+        }
+    }
+
+    fn wrapped(&self) -> &str {
+        self.wrapped
+            .1
+            .get_or_init(|| catalogue::normal(self.wrapped.0))
+    }
+
+    fn around(&self) -> &str {
+        self.around
+            .1
+            .get_or_init(|| catalogue::normal(self.around.0))
+    }
 }
 
 /// Below this weight an entry only passes on what another one says.
@@ -133,13 +157,12 @@ impl Compiled {
         self.patterns
             .iter()
             .filter(|pattern| {
-                let text = if pattern.across {
-                    line.around
-                } else {
-                    line.text
-                };
-                pattern.regex.is_match(text.as_bytes())
-                    || !pattern.across && pattern.regex.is_match(line.wrapped.as_bytes())
+                if pattern.across {
+                    return pattern.regex.is_match(line.around().as_bytes());
+                }
+                pattern.regex.is_match(line.text.as_bytes())
+                    || !line.wrapped.0.is_empty()
+                        && pattern.regex.is_match(line.wrapped().as_bytes())
             })
             .map(|pattern| pattern.severity.unwrap_or(own))
             .max()

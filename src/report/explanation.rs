@@ -302,7 +302,7 @@ pub fn markdown_text(explanation: &Explanation, here: bool) -> String {
     let mut out = String::new();
     for found in &explanation.matches {
         let (label, said) = answer(found);
-        let _ = writeln!(out, "**{}{}**\n", markdown(&label), markdown(&said));
+        let _ = writeln!(out, "**{}**\n", markdown(&format!("{label}{said}")));
         let _ = writeln!(
             out,
             "Complains: {}. At fault: {}. Known as {}.\n",
