@@ -300,7 +300,7 @@ mod tests {
         let found = |text: &[u8]| {
             let mut hits = Vec::new();
             find(text, 0, text.len(), |hit| {
-                hits.push(text.get(hit.start..hit.end).unwrap().to_vec())
+                hits.push(text.get(hit.start..hit.end).unwrap().to_vec());
             });
             hits
         };
