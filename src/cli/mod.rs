@@ -292,7 +292,7 @@ pub struct ExplainArgs {
     pub here: bool,
     /// `text` for people, `markdown` for a ticket, or `json` for programs
     #[arg(long, value_enum, default_value_t, hide_possible_values = true)]
-    pub format: Format,
+    pub format: ExplainFormat,
     /// Tell all that a log says in full
     #[arg(short, long)]
     pub verbose: bool,
@@ -308,6 +308,18 @@ pub struct ExplainArgs {
     /// Where to look, and how, with --here.
     #[command(flatten)]
     pub look: LookArgs,
+}
+
+/// How `explain` writes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+pub enum ExplainFormat {
+    /// For people
+    #[default]
+    Text,
+    /// For a ticket
+    Markdown,
+    /// By the contract `gpudoctor.explanation/1`
+    Json,
 }
 
 /// `gpudoctor inspect`.

@@ -8,7 +8,7 @@ use std::io::{self, IsTerminal as _, Read};
 use std::path::Path;
 
 use super::{look, overlay, print, terminal};
-use crate::cli::{ExplainArgs, Format};
+use crate::cli::{ExplainArgs, ExplainFormat};
 use crate::diagnosis::{self, diagnose};
 use crate::error::Error;
 use crate::explain::concepts::{CONCEPTS, concept};
@@ -145,9 +145,9 @@ fn tell(
     }
     let _ = matrix;
     let text = match args.format {
-        Format::Json => explanation::json(&found).map_err(|e| Error::Output(e.into()))?,
-        Format::Markdown => explanation::markdown_text(&found, args.here),
-        Format::Text => explanation::text(
+        ExplainFormat::Json => explanation::json(&found).map_err(|e| Error::Output(e.into()))?,
+        ExplainFormat::Markdown => explanation::markdown_text(&found, args.here),
+        ExplainFormat::Text => explanation::text(
             &found,
             explanation::Options {
                 width: terminal::width(),
@@ -165,7 +165,7 @@ fn tell(
 
 /// Says that nothing is known, and what to paste where somebody can help.
 fn nothing(args: &ExplainArgs, what: &str, size: &str) -> Result<u8, Error> {
-    if args.format == Format::Json {
+    if args.format == ExplainFormat::Json {
         let text =
             explanation::json(&Explanation::default()).map_err(|e| Error::Output(e.into()))?;
         print(&text)?;
