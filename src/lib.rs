@@ -34,6 +34,8 @@
 //! | [`rules`] | the rules, one file a layer, and a page an id in `rules/pages/` |
 //! | [`finding`] | what a rule finds: severity, evidence, fixes; shell quoting of commands |
 //! | [`diagnosis`] | from outcomes to a verdict, and the one-line summaries of layers |
+//! | [`catalogue`] | errors of the stack: texts, codes, layers at fault, causes, fixes (`compat-matrix/errors`); an index of them that is made when gpudoctor is built (`catalogue/build.rs`); its linter |
+//! | [`explain`] | what the catalogue knows of a code, a line or a log; which cause it is on a machine; pages about words |
 //! | [`ask`], [`target`] | questions to the matrix: what a version or GPU is, and whether a described target runs it |
 //! | [`inspect`] | what files hold (runtime, device code, needs) and whether they run on a target; its own findings and pages |
 //! | [`preflight`] | artifacts held against the machines of a fleet: `gpudoctor.toml`, globs, requirement and lock files, the judgement on each target, `matrix plan`; whether a file runs is [`inspect`]'s |
@@ -58,6 +60,7 @@
 //! | what explains a finding exists, and never leads round | `meta::what_explains_a_finding_exists_and_never_leads_round` |
 //! | an id is provoked by a described host, and quiet on its healthy twin | `meta::every_id_is_provoked_by_a_host_and_stays_quiet_on_its_twin`, `hosts::each_twin_stays_quiet` |
 //! | each described host is blamed on the right layer, a healthy one on none | `hosts::each_sick_host_is_blamed_on_the_right_layer_and_told_what_mends_it`, `hosts::no_healthy_host_is_alarmed` |
+//! | each entry of the catalogue is what its codes, names and sample lines lead to, and names findings that exist | `meta::the_catalogue_of_errors_has_no_fault_that_its_linter_knows` |
 //! | every table is bundled and has no fault that the linter knows | `meta::every_table_of_the_matrix_is_bundled`, `meta::the_bundled_matrix_has_no_fault_that_its_linter_knows` |
 //! | a snapshot reads back to the same report, byte for byte | `hosts::a_snapshot_reads_back_to_the_same_report` |
 //! | a key that a snapshot lacks makes a verdict unknown, never a fault, and never fine | `hosts::a_missing_key_accuses_nobody_and_clears_nobody` |
@@ -73,6 +76,9 @@
 //! where each value was read. Knowledge goes into the matrix, not into the rule. If something else explains the fault, name
 //! its id in `follows_from`. `cargo test --test meta --test hosts` says what is missing.
 //!
+//! **An error.** An entry in `compat-matrix/errors/FAMILY.toml`, in the form that `catalogue/rows.rs` describes, with sample
+//! lines; `cargo test --test meta catalogue` says what does not fit, `--test errors` what it takes from others.
+//!
 //! **A row.** The TOML in `compat-matrix/`; every row has a source and a confidence. What only others say is `secondary`, and
 //! gives no error unless the host confirms it. The linter says what does not fit.
 //!
@@ -82,10 +88,12 @@
 //! disagree is a finding.
 
 pub mod ask;
+pub mod catalogue;
 pub mod cli;
 pub mod commands;
 pub mod diagnosis;
 pub mod error;
+pub mod explain;
 pub mod facts;
 pub mod ffi;
 pub mod finding;

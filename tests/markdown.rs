@@ -22,6 +22,7 @@ fn markdown_of(facts: &Facts, diagnosis: &Diagnosis) -> String {
         facts,
         matrix: matrix(),
         diagnosis,
+        symptoms: &[],
     })
 }
 
@@ -114,6 +115,7 @@ fn nothing_private_is_in_any_format_and_no_word_is_damaged() {
                 facts: &facts,
                 matrix: matrix(),
                 diagnosis: &diagnosis,
+                symptoms: &[],
             };
             let documents = [
                 markdown::render(&report),

@@ -117,6 +117,12 @@ fn what_judges_and_renders_touches_nothing() {
             "src/matrix/",
             "src/facts/",
             "src/redact/",
+            "src/catalogue/index.rs",
+            "src/catalogue/lint.rs",
+            "src/catalogue/mod.rs",
+            "src/catalogue/rows.rs",
+            "src/catalogue/search.rs",
+            "src/explain/",
             "src/read/",
             "src/preflight/config.rs",
             "src/preflight/init.rs",
@@ -157,6 +163,8 @@ fn only_the_sysroot_opens_the_files_of_a_machine() {
             "src/commands/",
             "src/probe/vendor/",
             "src/ffi/",
+            // Runs when gpudoctor is built, and is no part of it.
+            "src/catalogue/build.rs",
         ],
         &[
             "std::fs",
@@ -171,7 +179,12 @@ fn only_the_sysroot_opens_the_files_of_a_machine() {
 #[test]
 fn only_commands_read_the_callers_world() {
     only_in(
-        &["src/commands/", "src/main.rs", "src/probe/vendor/"],
+        &[
+            "src/commands/",
+            "src/main.rs",
+            "src/probe/vendor/",
+            "src/catalogue/build.rs",
+        ],
         &[
             "env::var",
             "env::args",
@@ -225,7 +238,7 @@ fn only_main_ends_the_program() {
 #[test]
 fn only_commands_write_to_standard_output() {
     only_in(
-        &["src/commands/", "src/main.rs"],
+        &["src/commands/", "src/main.rs", "src/catalogue/build.rs"],
         &[
             "print!(",
             "println!(",
@@ -462,12 +475,26 @@ fn every_id_is_provoked_by_a_host_and_stays_quiet_on_its_twin() {
 #[test]
 fn every_table_of_the_matrix_is_bundled() {
     let text = fs::read_to_string(root().join("src/matrix/mod.rs")).unwrap();
-    for path in files_below("compat-matrix") {
+    let (errors, tables): (Vec<_>, Vec<_>) = files_below("compat-matrix")
+        .into_iter()
+        .partition(|path| path.starts_with("compat-matrix/errors/"));
+    let embedded: Vec<String> = gpudoctor::catalogue::files()
+        .iter()
+        .map(|(name, _)| format!("compat-matrix/errors/{name}"))
+        .collect();
+    assert_eq!(errors, embedded);
+    for path in tables {
         assert!(
             text.contains(&format!("include_str!(\"../../{path}\")")),
             "{path} is not embedded"
         );
     }
+}
+
+#[test]
+fn the_catalogue_of_errors_has_no_fault_that_its_linter_knows() {
+    let problems = gpudoctor::catalogue::lint::lint();
+    assert!(problems.is_empty(), "{}", problems.join("\n"));
 }
 
 #[test]

@@ -38,7 +38,7 @@ Examples:
   gpudoctor --format markdown      a report for a ticket, the facts in it
   gpudoctor snapshot -o host.json  write down what was seen, without names
   gpudoctor --from host.json       judge it here or on any other machine
-  gpudoctor explain --list         what it can find, and what that means
+  gpudoctor explain training.log   from an error to the layer at fault
   gpudoctor gpus --watch           memory, load and power, once a second
   gpudoctor matrix can --driver 535 --cuda 12.9
                                    do they go together, and what helps if not
@@ -93,13 +93,22 @@ Exit status: 0, or 2 where there is no such host")]
     /// Print the JSON Schema of the report
     #[command(after_help = "Example:\n  gpudoctor schema > gpudoctor.report.schema.json")]
     Schema,
-    /// Say what a finding means, how it is detected, what causes and what mends it
+    /// Explain an error line, a code, a log, or a finding: the layer at fault, and what mends it
     #[command(after_help = "\
 Examples:
-  gpudoctor explain driver-too-old
+  gpudoctor explain 804                  a code of CUDA, NVML, cuDNN ...
+  gpudoctor explain xid 79
+  gpudoctor explain CUDA_ERROR_NO_DEVICE
+  gpudoctor explain 'CUDA driver version is insufficient for ...'
+  gpudoctor explain training.log         what matters in it, the first first
+  journalctl -k | gpudoctor explain -
+  gpudoctor explain --here 802           which of the causes it is here
+  gpudoctor explain driver-too-old       a finding of the check
+  gpudoctor explain layers               what the words mean
   gpudoctor explain --list
 
-Exit status: 0 it is explained, 1 nothing is known about it")]
+Exit status: 0 it is explained, 1 nothing is known about it, 2 the call was
+             wrong or the file could not be read")]
     Explain(ExplainArgs),
     /// Tell what files hold: CUDA runtime, device code, needs; and whether they run on a target
     #[command(after_help = "\
@@ -213,6 +222,9 @@ pub struct CheckArgs {
     /// Tables that add rows to the bundled matrix, in place of those in ~/.config/gpudoctor/matrix
     #[arg(long, value_name = "DIR", help_heading = "How to judge")]
     pub matrix: Option<PathBuf>,
+    /// Link what this log says to the finding that causes it; `-` reads it from standard input
+    #[arg(long, value_name = "FILE", help_heading = "How to judge")]
+    pub log: Option<PathBuf>,
     /// A GPU must be here: its absence is an error
     #[arg(long, help_heading = "How to judge")]
     pub expect_gpu: bool,
@@ -269,12 +281,45 @@ pub struct DemoArgs {
 /// `gpudoctor explain`.
 #[derive(Args, Clone, Debug)]
 pub struct ExplainArgs {
-    /// The id of a finding, as it stands in a report
-    #[arg(value_name = "ID", required_unless_present = "list")]
-    pub what: Option<String>,
+    /// A code, an error line, a log file (or `-`), the id of a finding, or a word such as `layers`
+    #[arg(value_name = "WHAT", allow_negative_numbers = true)]
+    pub what: Vec<String>,
     /// List all findings that this version knows
     #[arg(long, conflicts_with = "what")]
     pub list: bool,
+    /// Check this machine, and say which of the causes it is
+    #[arg(long, conflicts_with = "list")]
+    pub here: bool,
+    /// `text` for people, `markdown` for a ticket, or `json` for programs
+    #[arg(long, value_enum, default_value_t, hide_possible_values = true)]
+    pub format: ExplainFormat,
+    /// Tell all that a log says in full
+    #[arg(short, long)]
+    pub verbose: bool,
+    /// `always`, `never`, or `auto`: on a terminal, unless `NO_COLOR` is set
+    #[arg(
+        long,
+        value_name = "WHEN",
+        value_enum,
+        default_value_t,
+        hide_possible_values = true
+    )]
+    pub color: Color,
+    /// Where to look, and how, with --here.
+    #[command(flatten)]
+    pub look: LookArgs,
+}
+
+/// How `explain` writes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+pub enum ExplainFormat {
+    /// For people
+    #[default]
+    Text,
+    /// For a ticket
+    Markdown,
+    /// By the contract `gpudoctor.explanation/1`
+    Json,
 }
 
 /// `gpudoctor inspect`.

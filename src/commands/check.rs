@@ -1,12 +1,14 @@
 //! `gpudoctor check`: facts to report, and the exit code.
 
 use super::deliver::{Renderers, deliver};
-use super::{look, overlay, snapshot};
+use super::{explain, look, overlay, snapshot};
 use crate::cli::{CheckArgs, FailOn};
 use crate::diagnosis::{Diagnosis, Options, Status, diagnose};
 use crate::error::Error;
+use crate::explain::{Here, Scan, symptoms};
 use crate::facts::Facts;
 use crate::matrix::Matrix;
+use crate::redact::Redactor;
 use crate::report::ci::Results;
 use crate::report::{Report, json, markdown, text};
 use crate::rules;
@@ -22,7 +24,8 @@ pub(super) fn run(args: &CheckArgs) -> Result<u8, Error> {
         ignore: ignored(&args.ignore)?,
         only: args.only.clone(),
     };
-    judge(args, &facts, &matrix, &options)
+    let scan = args.log.as_deref().map(explain::read_log).transpose()?;
+    judge(args, &facts, &matrix, &options, scan.as_ref())
 }
 
 /// Facts to report and exit code.
@@ -31,12 +34,25 @@ pub(super) fn judge(
     facts: &Facts,
     matrix: &Matrix,
     options: &Options,
+    log: Option<&Scan>,
 ) -> Result<u8, Error> {
     let diagnosis = diagnose(facts, matrix, options);
+    let symptoms = log.map_or_else(Vec::new, |scan| {
+        let here = Here::new(facts, matrix, options.expect_gpu, &diagnosis);
+        let mut symptoms = symptoms(scan, matrix, &here);
+        if !args.look.no_redact {
+            let mut redactor = Redactor::new(overlay::secrets());
+            for symptom in &mut symptoms {
+                symptom.text = redactor.text(&symptom.text).into_owned();
+            }
+        }
+        symptoms
+    });
     let report = Report {
         facts,
         matrix,
         diagnosis: &diagnosis,
+        symptoms: &symptoms,
     };
     let code = exit_code(args, &diagnosis);
     let unknown_fails = unknown_fails(args) && diagnosis.verdict.status == Status::Unknown;

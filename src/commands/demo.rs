@@ -71,7 +71,13 @@ pub(super) fn run(args: &DemoArgs) -> Result<u8, Error> {
         ..CheckArgs::default()
     };
     // The host is sick, the demonstration is not: it succeeds.
-    check::judge(&like_check, &facts, &Matrix::bundled(), &Options::default())?;
+    check::judge(
+        &like_check,
+        &facts,
+        &Matrix::bundled(),
+        &Options::default(),
+        None,
+    )?;
     Ok(0)
 }
 

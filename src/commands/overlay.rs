@@ -59,8 +59,8 @@ pub(super) fn matrix(named: Option<&Path>, redact: bool) -> Result<Matrix, Error
     Matrix::with_overlay(&files).map_err(|e| Error::file("use", &folder.join(&e.name), &e.reason))
 }
 
-/// What the paths of an overlay could tell of the caller.
-fn secrets() -> Secrets {
+/// What a path or a line of a log could tell of the caller.
+pub(super) fn secrets() -> Secrets {
     let text = |name: &str| std::env::var(name).ok();
     Secrets {
         home: text("HOME").filter(|home| home.starts_with('/') && home.len() > 1),

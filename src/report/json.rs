@@ -5,7 +5,7 @@ use std::fmt::Write;
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use super::Report;
+use super::{Report, Symptom};
 use crate::diagnosis::{LayerState, Status, Verdict};
 use crate::facts::{Consumer, ConsumerKind, Facts, Layer};
 use crate::finding::{Finding, Severity};
@@ -27,7 +27,7 @@ struct Document<'a> {
     layers: &'a [LayerState],
     findings: &'a [Finding],
     ignored: &'a [Finding],
-    symptoms: [(); 0],
+    symptoms: &'a [Symptom],
     not_seen: &'a [String],
     /// Of a preflight: against what the artifacts were held, with what came of each.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -109,7 +109,7 @@ pub fn render(report: &Report<'_>) -> serde_json::Result<String> {
         layers: &report.diagnosis.layers,
         findings: &report.diagnosis.findings,
         ignored: &report.diagnosis.ignored,
-        symptoms: [],
+        symptoms: report.symptoms,
         not_seen: &report.diagnosis.not_seen,
         targets: None,
         artifacts: None,
@@ -181,7 +181,7 @@ pub fn preflight(found: &Preflight, matrix: &Matrix, taken_at: &str) -> serde_js
         layers: &layers,
         findings: &findings,
         ignored: &ignored,
-        symptoms: [],
+        symptoms: &[],
         not_seen: &not_seen,
         targets: Some(&found.targets),
         artifacts: Some(&found.artifacts),
@@ -225,7 +225,7 @@ fn layer_state(layer: Layer, findings: &[Finding]) -> LayerState {
 
 /// JSON with what a terminal would act on written as escapes: C1 controls and what reorders or hides text. They stand in
 /// strings only, where `\u` escapes mean the same characters.
-fn escaped(text: &str) -> String {
+pub(super) fn escaped(text: &str) -> String {
     let acts = |c: char| matches!(c, '\u{7f}'..='\u{9f}' | '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}' | '\u{feff}');
     if !text.contains(acts) {
         return text.to_owned();

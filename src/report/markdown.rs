@@ -58,6 +58,19 @@ fn head(out: &mut String, report: &Report<'_>) {
     for (index, fix) in root.into_iter().flat_map(|f| &f.fixes).enumerate() {
         self::fix(out, if index == 0 { "Fix" } else { "Or" }, fix);
     }
+    for symptom in report.symptoms {
+        let cause = match &symptom.explained_by {
+            Some(key) => format!("follows from {}", markdown_code(key)),
+            None => "nothing found here explains it".to_owned(),
+        };
+        let _ = writeln!(
+            out,
+            "Log, line {}: {}\n\n- {}: {cause}\n",
+            symptom.line,
+            markdown_code(&symptom.text),
+            markdown(&symptom.meaning)
+        );
+    }
     let facts = report.facts;
     let _ = writeln!(
         out,

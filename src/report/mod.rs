@@ -4,6 +4,7 @@
 
 pub mod ci;
 pub mod escape;
+pub mod explanation;
 pub mod gpus;
 pub mod inspection;
 pub mod json;
@@ -12,6 +13,9 @@ pub mod matrix;
 pub mod plan;
 pub mod preflight;
 pub mod text;
+
+use schemars::JsonSchema;
+use serde::Serialize;
 
 use crate::diagnosis::Diagnosis;
 use crate::facts::Facts;
@@ -26,4 +30,21 @@ pub struct Report<'a> {
     pub matrix: &'a Matrix,
     /// What came of it.
     pub diagnosis: &'a Diagnosis,
+    /// What a log says that was given with `--log`.
+    pub symptoms: &'a [Symptom],
+}
+
+/// What a log says, and what on the machine causes it.
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+pub struct Symptom {
+    /// The line.
+    pub text: String,
+    /// Its number, counted from 1.
+    pub line: u64,
+    /// The entry of the catalogue that it is: `gpudoctor explain ENTRY`.
+    pub entry: String,
+    /// What it means, in a phrase.
+    pub meaning: String,
+    /// The key of the finding that causes it; `None` where none does.
+    pub explained_by: Option<String>,
 }

@@ -58,6 +58,7 @@ pub fn render(report: &Report<'_>, options: Options) -> String {
         return String::new();
     }
     out.answer(report);
+    out.symptoms(report);
     if let Some(root) = report
         .diagnosis
         .verdict
@@ -129,6 +130,25 @@ impl Writer {
         } else {
             let label = self.paint(&label, style);
             let _ = writeln!(self.text, "{label}{}", terminal(&text));
+        }
+    }
+
+    /// What the log of `--log` says, and what causes it.
+    fn symptoms(&mut self, report: &Report<'_>) {
+        if !report.symptoms.is_empty() {
+            self.blank();
+        }
+        for symptom in report.symptoms {
+            let text = brief(&symptom.text, self.options.verbose);
+            self.paragraph(&format!("log, line {}: ", symptom.line), "     ", &text);
+            let cause = match &symptom.explained_by {
+                Some(key) => format!("follows from {key}: {}", symptom.meaning),
+                None => format!(
+                    "{} (nothing found here explains it): gpudoctor explain {}",
+                    symptom.meaning, symptom.entry
+                ),
+            };
+            self.paragraph("     ", "     ", &cause);
         }
     }
 

@@ -79,6 +79,7 @@ impl Diagnosed {
             facts: &self.facts,
             matrix: matrix(),
             diagnosis: &self.diagnosis,
+            symptoms: &[],
         }
     }
 }
