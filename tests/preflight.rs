@@ -522,7 +522,7 @@ fn what_a_file_pins_is_judged() {
             "requirements.txt",
             "numpy==2.0\n",
             "driver=580.95.05,gpu=A100",
-            "unknown",
+            "ok",
             "",
             "",
         ),

@@ -80,6 +80,11 @@ pub fn judge(question: &Question<'_>) -> Preflight {
             _ => valid.push(ignore),
         }
     }
+    // A project that needs no GPU runs on every machine; that a glob was wrong is a problem of its own.
+    let concerns_gpu = |read: &Read| judged(read, question.matrix) > 0;
+    if !question.artifacts.iter().any(concerns_gpu) {
+        notes.push("nothing that has to do with a GPU was found in the artifacts".to_owned());
+    }
     let brought = brought(question);
     let mut artifacts: Vec<Artifact> = question
         .artifacts
@@ -190,14 +195,6 @@ fn on_target(
     findings.sort_by(|a, b| b.severity.cmp(&a.severity).then(a.layer.cmp(&b.layer)));
     if machine.container {
         in_container(&mut findings);
-    }
-    if question
-        .artifacts
-        .iter()
-        .all(|read| judged(read, matrix) == 0)
-        && unknown.is_empty()
-    {
-        unknown.push("nothing that has to do with a GPU was found in the artifacts".to_owned());
     }
     let verdict = verdict(&findings, &unknown, &target.name, question.artifacts.len());
     let told = TargetVerdict {

@@ -6,7 +6,8 @@
 use serde::Serialize;
 
 use super::fleet::{Target, least_level};
-use crate::finding::shell_quote;
+use crate::finding::{Severity, shell_quote};
+use crate::inspect;
 use crate::matrix::{
     Capability, CodeFit, CodeTargets, Machine, Matrix, TorchRelease, TorchWanted, torch_tag,
 };
@@ -76,9 +77,11 @@ struct Fleet<'a> {
     level: Option<(u32, String)>,
     /// The GPUs with their targets' names.
     gpus: Vec<(Capability, String)>,
+    /// Each GPU with the CUDA level of the driver beside it: PTX is compiled by that one.
+    beside: Vec<(Capability, Option<u32>)>,
     machine: Machine,
-    /// A machine has no driver at all.
-    without_driver: Option<&'a str>,
+    /// Why nothing runs on one of the machines: it has no driver, or one that does not drive its GPU.
+    nothing_runs: Option<String>,
 }
 
 impl Fleet<'_> {
@@ -102,11 +105,10 @@ impl Fleet<'_> {
 
     /// Why device code does not serve the GPUs: the first that it does not.
     fn code_against(&self, code: &CodeTargets, cuda: &Version) -> Option<String> {
-        self.gpus.iter().find_map(|((major, minor), whose)| {
-            match self
-                .matrix
-                .code_fit(code, (*major, *minor), cuda, self.level())
-            {
+        self.beside.iter().find_map(|(capability, level)| {
+            let whose = self.gpus.iter().find(|(gpu, _)| gpu == capability);
+            let whose = whose.map_or("a GPU", |(_, whose)| whose);
+            match self.matrix.code_fit(code, *capability, cuda, *level) {
                 CodeFit::Cubin(_) | CodeFit::Ptx(_) => None,
                 CodeFit::No => Some(format!("it has no code for {whose}")),
                 CodeFit::PtxTooNew(isa) => Some(format!(
@@ -148,6 +150,18 @@ pub fn plan(targets: &[Target], matrix: &Matrix) -> Plan {
         }
     }
     gpus.sort();
+    let mut beside: Vec<(Capability, Option<u32>)> = targets
+        .iter()
+        .flat_map(|target| {
+            let driver = target.machine.driver.as_ref();
+            let level = driver.and_then(|driver| matrix.cuda_level_of(driver));
+            let level = level.map(|(level, _)| level);
+            let gpus = target.machine.gpus.iter();
+            gpus.map(move |gpu| (gpu.capability, level))
+        })
+        .collect();
+    beside.sort_unstable();
+    beside.dedup();
     let is_arm = |target: &Target| target.machine.arch.as_deref() == Some("aarch64");
     let fleet = Fleet {
         matrix,
@@ -158,10 +172,16 @@ pub fn plan(targets: &[Target], matrix: &Matrix) -> Plan {
         } else {
             Machine::X86_64
         },
-        without_driver: targets
-            .iter()
-            .find(|target| target.machine.no_driver)
-            .map(|target| target.name.as_str()),
+        beside,
+        nothing_runs: targets.iter().find_map(|target| {
+            if target.machine.no_driver {
+                return Some(format!("{} has no driver", target.name));
+            }
+            inspect::of_machine(&target.machine, matrix)
+                .into_iter()
+                .find(|finding| finding.severity == Severity::Error)
+                .map(|finding| format!("{}: {}", target.name, finding.title))
+        }),
     };
     let mut builds = vec![
         cuda(&fleet),
@@ -181,11 +201,11 @@ pub fn plan(targets: &[Target], matrix: &Matrix) -> Plan {
             |row| (&row.version, fleet.against(&row.cuda, row.archs.as_ref())),
         ),
     ];
-    if let Some(name) = fleet.without_driver {
+    if let Some(why) = &fleet.nothing_runs {
         for build in &mut builds {
             build.newest = None;
             build.install = None;
-            build.limit = Some(format!("{name} has no driver"));
+            build.limit = Some(why.clone());
             build.note = None;
         }
     }

@@ -37,7 +37,10 @@ impl Brought {
     }
 
     fn has(&self, soname: &str, matrix: &Matrix) -> bool {
-        self.all
+        // A framework brings what its own CUDA version has, and nothing of another one.
+        let majors = matrix.cuda_majors_of_soname(soname);
+        let brings_all = self.all && (majors.is_empty() || self.runtimes.is_empty());
+        brings_all
             || self.sonames.contains(soname)
             || self
                 .runtimes

@@ -73,22 +73,13 @@ pub fn annotations(results: &Results<'_>) -> String {
             github_annotation_message(&message)
         );
     }
-    for (suite, case) in results
-        .suites
-        .iter()
-        .flat_map(|suite| suite.cases.iter().map(move |case| (suite, case)))
-    {
-        if let Some(unknown) = case.unknown.as_ref().filter(|unknown| unknown.fails) {
-            let _ = writeln!(
-                out,
-                "::error title={}::{}",
-                github_annotation_property(&format!(
-                    "gpudoctor: could not tell{}",
-                    results.on(suite)
-                )),
-                github_annotation_message(&format!("{}: {}", case.name, unknown.reason))
-            );
-        }
+    for (suite, case, reason) in results.unknown() {
+        let _ = writeln!(
+            out,
+            "::error title={}::{}",
+            github_annotation_property(&format!("gpudoctor: could not tell{}", results.on(suite))),
+            github_annotation_message(&format!("{}: {reason}", case.name))
+        );
     }
     out
 }

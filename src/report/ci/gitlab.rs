@@ -3,7 +3,7 @@
 
 use serde::Serialize;
 
-use super::{Results, fingerprint};
+use super::{Results, fingerprint, name_for_good};
 use crate::finding::Severity;
 
 #[derive(Serialize)]
@@ -60,6 +60,26 @@ pub fn render(results: &Results<'_>) -> serde_json::Result<String> {
                 },
             }
         })
+        .chain(unknown(results))
         .collect();
     super::super::json::document(&issues)
+}
+
+/// What could not be told and fails the run: a job that fails without an issue says nothing.
+fn unknown<'r>(results: &'r Results<'_>) -> impl Iterator<Item = Issue> + 'r {
+    results.unknown().map(|(suite, case, reason)| Issue {
+        description: format!("could not tell: {reason}{}", results.on(suite)),
+        check_name: "could-not-tell".to_owned(),
+        fingerprint: name_for_good(&[&suite.name, &case.name, "could-not-tell"]),
+        severity: "major",
+        location: Location {
+            path: case
+                .file
+                .as_deref()
+                .unwrap_or(&case.name)
+                .trim_start_matches("./")
+                .to_owned(),
+            lines: Lines { begin: 1 },
+        },
+    })
 }

@@ -21,6 +21,9 @@ use crate::diagnosis::Status;
 use crate::finding::{Finding, Severity};
 use crate::preflight::{Artifact, BUILD_HOST, Preflight, TargetVerdict};
 
+/// Pieces of evidence of a finding that are shown.
+const EVIDENCE_SHOWN: usize = 8;
+
 /// The results of one run.
 #[derive(Clone, Debug)]
 pub struct Results<'a> {
@@ -238,6 +241,16 @@ impl<'a> Results<'a> {
         })
     }
 
+    /// What could not be told and fails the run, with its suite and case.
+    fn unknown(&self) -> impl Iterator<Item = (&Suite<'a>, &Case<'a>, &str)> {
+        self.suites.iter().flat_map(|suite| {
+            suite.cases.iter().filter_map(move |case| {
+                let unknown = case.unknown.as_ref().filter(|unknown| unknown.fails)?;
+                Some((suite, case, unknown.reason.as_str()))
+            })
+        })
+    }
+
     /// The word for a place where several were asked about: ` (prod)`.
     fn on(&self, suite: &Suite<'_>) -> String {
         if self.suites.len() > 1 {
@@ -316,12 +329,18 @@ fn in_full(finding: &Finding) -> String {
     } else if !finding.detail.is_empty() {
         let _ = writeln!(text, "{}", finding.detail);
     }
-    for evidence in &finding.evidence {
+    // One fault of a thousand files has a thousand pieces of it, and stands with each of these files.
+    for evidence in finding.evidence.iter().take(EVIDENCE_SHOWN) {
         let _ = writeln!(
             text,
             "  {}: {} [{}]",
             evidence.what, evidence.value, evidence.source
         );
+    }
+    if let Some(more) = finding.evidence.len().checked_sub(EVIDENCE_SHOWN)
+        && more > 0
+    {
+        let _ = writeln!(text, "  and {more} more like these");
     }
     for (index, fix) in finding.fixes.iter().enumerate() {
         let label = if index == 0 { "fix" } else { "or" };
@@ -337,10 +356,15 @@ fn in_full(finding: &Finding) -> String {
 
 /// A name for the same finding of the same suite in every run: SHA-256 in hexadecimal.
 fn fingerprint(suite: &Suite<'_>, case: &Case<'_>, finding: &Finding) -> String {
+    name_for_good(&[&suite.name, &case.name, &finding.key])
+}
+
+/// SHA-256 of words, in hexadecimal.
+fn name_for_good(words: &[&str]) -> String {
     use sha2::{Digest as _, Sha256};
     let mut hash = Sha256::new();
-    for part in [&suite.name, &case.name, &finding.key] {
-        hash.update(part.as_bytes());
+    for word in words {
+        hash.update(word.as_bytes());
         hash.update([0]);
     }
     hash.finalize()

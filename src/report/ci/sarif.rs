@@ -57,6 +57,15 @@ pub fn render(results: &Results<'_>) -> serde_json::Result<String> {
                 "executionSuccessful": true,
                 "exitCode": u8::from(results.failed),
                 "startTimeUtc": results.taken_at,
+                "toolExecutionNotifications": results
+                    .unknown()
+                    .map(|(suite, case, reason)| json!({
+                        "level": "error",
+                        "message": {"text": format!(
+                            "could not tell: {}: {reason}{}", case.name, results.on(suite)
+                        )},
+                    }))
+                    .collect::<Vec<_>>(),
             })],
             column_kind: "unicodeCodePoints",
             results: found,
