@@ -4,6 +4,7 @@
 //! Pure: it runs the rules over the facts and links what they answer, and reads nothing itself.
 
 mod summary;
+mod verify;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -173,7 +174,8 @@ pub fn diagnose(facts: &Facts, matrix: &Matrix, options: &Options) -> Diagnosis 
     let (ignored, mut findings) = leave_out(findings, options);
     let wanted = |layer: Layer| options.only.is_empty() || options.only.contains(&layer);
     findings.retain(|f| wanted(f.layer));
-    let findings = in_telling_order(findings);
+    let mut findings = in_telling_order(findings);
+    verify::fill(facts, &mut findings);
     let layers: Vec<LayerState> = Layer::ALL
         .into_iter()
         .filter(|layer| wanted(*layer))
@@ -283,6 +285,27 @@ fn in_telling_order(findings: Vec<Finding>) -> Vec<Finding> {
     ordered
 }
 
+/// Each reason once; one that ends with another says the same and more.
+fn without_repeats(reasons: Vec<String>) -> Vec<String> {
+    let mut kept: Vec<String> = Vec::new();
+    for reason in reasons {
+        if !kept.iter().any(|known| known.ends_with(&reason)) {
+            kept.push(reason);
+        }
+    }
+    kept
+}
+
+/// A reason, with who may read what was refused.
+fn with_who_may(ctx: &Ctx<'_>, reason: String) -> String {
+    let is_refused = reason.contains("permission denied");
+    if is_refused && ctx.facts.scope.as_root.value() == Some(&false) {
+        format!("{reason} (as root it can be read)")
+    } else {
+        reason
+    }
+}
+
 fn layer_state(
     ctx: &Ctx<'_>,
     layer: Layer,
@@ -307,7 +330,9 @@ fn layer_state(
                 .filter(|(rule, _)| rule.layer == layer)
                 .map(|(_, alone)| alone.clone()),
         )
+        .chain(ctx.unread(layer))
         .collect();
+    let reasons = without_repeats(reasons);
     let (status, reason) = match worst {
         Some(Severity::Error) => (Status::Fault, None),
         _ if !reasons.is_empty() => (Status::Unknown, Some(reasons.join("; "))),
@@ -315,10 +340,16 @@ fn layer_state(
         _ if present => (Status::Ok, None),
         _ => (Status::Absent, None),
     };
+    // The reason stands beside it, and is told once.
+    let is_told = reason.is_some() && reason.as_deref() == summary.strip_prefix("not read: ");
     LayerState {
         layer,
         status,
-        summary,
+        summary: if is_told {
+            "not read".to_owned()
+        } else {
+            summary
+        },
         reason,
     }
 }
@@ -355,7 +386,7 @@ fn verdict(
             layer: Some(state.layer),
             finding: None,
             key: None,
-            summary: state.reason.clone().unwrap_or_default(),
+            summary: with_who_may(ctx, state.reason.clone().unwrap_or_default()),
             roots: keys,
         },
         _ => Verdict {
