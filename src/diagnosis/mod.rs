@@ -383,7 +383,9 @@ fn healthy_summary(
         .collect();
     ids.dedup();
     if ids.is_empty() && !only.is_empty() {
-        let names: Vec<&str> = only.iter().map(|layer| layer.id()).collect();
+        // In the order of the stack, each once, however often it was named.
+        let asked = Layer::ALL.into_iter().filter(|layer| only.contains(layer));
+        let names: Vec<&str> = asked.map(Layer::id).collect();
         format!(
             "no fault in {}; the other layers were not asked for",
             names.join(", ")

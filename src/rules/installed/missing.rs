@@ -157,7 +157,7 @@ fn finding(ctx: &Ctx<'_>, dist: &Installed, needed: &[(String, String)]) -> Find
         .component(dist.name.clone())
         .subject(subject.clone())
         .detail("The record says what was installed; an installation that was interrupted, a second `pip install --target` into the same folder, a full disk or a hand that tidied up leaves the record without the files. Installers look at the record alone and answer that the requirement is satisfied.")
-        .evidence("recorded", format!("{recorded} shared libraries"), dist.metadata.clone());
+        .evidence("recorded", format!("{recorded} shared {}", if recorded == 1 { "library" } else { "libraries" }), dist.metadata.clone());
     for (path, instead) in dist.missing.iter().zip(&instead).take(NAMED) {
         finding = finding.evidence(file_name(path), "not there", path.clone());
         if let Some(instead) = instead {
