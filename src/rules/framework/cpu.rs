@@ -137,7 +137,8 @@ fn wanted_of(ctx: &Ctx<'_>, framework: &Framework) -> Option<Wanted> {
         let line = dist.requires.iter().find(|line| {
             let asked = Requirement::parse(line).filter(|asked| asked.name == name);
             // An extra of its own may not have been asked for.
-            !line.contains("extra ==") && asked.is_some_and(|a| a.extras.iter().any(|e| e.contains("cuda")))
+            !line.contains("extra ==")
+                && asked.is_some_and(|a| a.extras.iter().any(|e| e.contains("cuda")))
         })?;
         let what = format!("{} {} requires {line}", dist.name, dist.version);
         Some(Wanted::new(what, dist.metadata.clone(), true))
@@ -154,9 +155,10 @@ fn is_required(ctx: &Ctx<'_>, name: &str) -> bool {
 /// What the GPU is there for where it is not for a framework: Numba or `CTranslate2` use it by themselves.
 fn used_by_another(ctx: &Ctx<'_>) -> bool {
     let by_itself = |name: &str| BY_ITSELF.iter().any(|start| name.starts_with(start));
-    let of_frameworks = ctx.frameworks().iter().any(|f| {
-        by_itself(&f.name) || f.distribution.value().is_some_and(|name| by_itself(name))
-    });
+    let of_frameworks = ctx
+        .frameworks()
+        .iter()
+        .any(|f| by_itself(&f.name) || f.distribution.value().is_some_and(|name| by_itself(name)));
     let mut distributions = ctx.facts.python.distributions.items().iter();
     of_frameworks || distributions.any(|dist| by_itself(&dist.name))
 }

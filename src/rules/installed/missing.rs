@@ -1,7 +1,7 @@
 //! Distributions whose libraries are not there.
 
 use super::{Tool, in_words, layer_of, needed, with_commands};
-use crate::facts::{Installed, Layer};
+use crate::facts::{FileKind, Installed, Layer};
 use crate::finding::{Finding, Fix, Severity};
 use crate::rules::{Ctx, Outcome, known};
 use crate::sysroot::file_name;
@@ -167,8 +167,14 @@ fn finding(ctx: &Ctx<'_>, dist: &Installed, needed: &[(String, String)]) -> Find
     if let Some(user) = user {
         finding = finding.evidence("needed by", user, "Requires-Dist of its METADATA");
     }
+    // A link that leads nowhere is told as a runtime that is damaged.
+    let dead = ctx.consumer_runtimes().into_iter().find(|copy| {
+        copy.kind == FileKind::DanglingLink && dist.missing.iter().all(|path| *path == copy.path)
+    });
+    finding.caused_by = dead.map(|copy| format!("runtime-library-damaged:{}", copy.path));
     let tool = Tool::of(ctx, dist);
-    let how = if dist.version.contains('+') {
+    let command = tool.install_again(&dist.name, &dist.version);
+    let how = if dist.version.contains('+') && command.is_none() {
         ", from the index that it came from"
     } else {
         ""
@@ -179,7 +185,7 @@ fn finding(ctx: &Ctx<'_>, dist: &Installed, needed: &[(String, String)]) -> Find
                 layer_of(&dist.name),
                 format!("install {subject} again, whatever its record says{how}"),
             ),
-            vec![tool.install_again(&dist.name, &dist.version)],
+            vec![command],
         ))
         .source("Python packaging: recording installed projects (RECORD)")
 }
