@@ -203,7 +203,7 @@ pub struct LookArgs {
     #[arg(long)]
     pub probe: bool,
     /// How long a call into a vendor library may take before it counts as hanging
-    #[arg(long, value_name = "SECONDS", default_value = "30", value_parser = clap::value_parser!(u64).range(1..=3600))]
+    #[arg(long, value_name = "SECONDS", default_value = "30", allow_negative_numbers = true, value_parser = clap::value_parser!(u64).range(1..=3600))]
     pub timeout: u64,
     /// Keep host names, users, serials, addresses and UUIDs in the output
     #[arg(long)]
@@ -395,7 +395,7 @@ pub struct GpusArgs {
     #[arg(long)]
     pub probe: bool,
     /// How long the driver may take to answer each time
-    #[arg(long, value_name = "SECONDS", default_value = "30", value_parser = clap::value_parser!(u64).range(1..=3600))]
+    #[arg(long, value_name = "SECONDS", default_value = "30", allow_negative_numbers = true, value_parser = clap::value_parser!(u64).range(1..=3600))]
     pub timeout: u64,
 }
 

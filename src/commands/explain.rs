@@ -13,9 +13,10 @@ use crate::diagnosis::{self, diagnose};
 use crate::error::Error;
 use crate::explain::concepts::{CONCEPTS, concept};
 use crate::explain::{self, Asked, Explanation, Here, Scan};
+use crate::facts::Layer;
 use crate::matrix::Matrix;
 use crate::report::{escape, explanation};
-use crate::rules;
+use crate::rules::{self, Rule};
 
 /// Ids that are offered in place of one that is not known.
 const CLOSE: usize = 8;
@@ -115,7 +116,7 @@ fn page(question: &str) -> Option<String> {
         return Some(format!(
             "{}\n\nlayer at fault: {}    worst severity: {}\n",
             rule.page.trim_end(),
-            rule.layer,
+            layers(rule),
             rule.severity.id()
         ));
     }
@@ -204,6 +205,47 @@ fn nothing(args: &ExplainArgs, what: &str, size: &str) -> Result<u8, Error> {
     );
     print(&text)?;
     Ok(1)
+}
+
+/// Findings whose layer is that of the part that is meant, and which layers that can be beside the rule's own.
+const OTHER_LAYERS: &[(&str, &[Layer])] = &[
+    ("distribution-files-missing", &[Layer::Framework]),
+    ("library-damaged", &[Layer::Runtime, Layer::Framework]),
+    ("library-lacks-symbol", &[Layer::Runtime]),
+    ("library-missing", &[Layer::Runtime, Layer::Framework]),
+    (
+        "library-not-found",
+        &[
+            Layer::System,
+            Layer::Runtime,
+            Layer::Framework,
+            Layer::Application,
+        ],
+    ),
+    ("requirement-absent", &[Layer::Runtime, Layer::Framework]),
+    ("requirement-not-met", &[Layer::Framework]),
+    (
+        "symbol-version-missing",
+        &[
+            Layer::System,
+            Layer::Runtime,
+            Layer::Framework,
+            Layer::Application,
+        ],
+    ),
+];
+
+/// The layers that a finding of a rule can have.
+fn layers(rule: &Rule) -> String {
+    let others = OTHER_LAYERS.iter().find(|(id, _)| *id == rule.id);
+    let others = others.map_or(&[][..], |(_, layers)| layers);
+    let mut all: Vec<Layer> = others.iter().copied().chain([rule.layer]).collect();
+    all.sort_unstable();
+    let all: Vec<&str> = all.into_iter().map(Layer::id).collect();
+    match all.split_last() {
+        Some((last, rest)) if !rest.is_empty() => format!("{} or {last}", rest.join(", ")),
+        _ => rule.layer.to_string(),
+    }
 }
 
 /// One line an id: layer, severity, id, the page's first sentence; then the words, and how many errors there are.

@@ -26,6 +26,8 @@ use std::io::{self, Write as _};
 use std::path::Path;
 use std::time::Duration;
 
+use clap::CommandFactory as _;
+
 use crate::cli::{Cli, Command, LookArgs};
 use crate::error::Error;
 use crate::facts::{Facts, Reading, User};
@@ -85,8 +87,41 @@ pub fn refuse(error: &clap::Error) -> u8 {
             _ => 0,
         };
     }
-    complain(&Error::Usage(one_line(&error.render().to_string())));
+    let said = error.render().to_string();
+    // Its whole help is what the parser answers where the subcommand is not there.
+    let said = if error.kind() == clap::error::ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand {
+        subcommand_missing(&said)
+    } else {
+        one_line(&said)
+    };
+    complain(&Error::Usage(said));
     2
+}
+
+/// Which subcommands a command has of which none was named; the help that was rendered names the command.
+fn subcommand_missing(help: &str) -> String {
+    let usage = help
+        .lines()
+        .find_map(|line| line.trim().strip_prefix("Usage:"));
+    let words = usage.unwrap_or_default().split_whitespace().skip(1);
+    let path: Vec<&str> = words
+        .take_while(|word| !word.starts_with(['<', '[']))
+        .collect();
+    let all = Cli::command();
+    let mut command = &all;
+    for name in &path {
+        let Some(found) = command.find_subcommand(name) else {
+            break;
+        };
+        command = found;
+    }
+    let names = command.get_subcommands().map(clap::Command::get_name);
+    let names: Vec<&str> = names.filter(|name| *name != "help").collect();
+    let called = [&["gpudoctor"], path.as_slice()].concat().join(" ");
+    format!(
+        "`{called}` needs one of {} (see `{called} --help`)",
+        names.join(", ")
+    )
 }
 
 /// The parser's message without its label, its usage line and its advice to look at the help.

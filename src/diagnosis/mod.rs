@@ -313,13 +313,23 @@ fn layer_state(
     unknown: &[(&Rule, Vec<String>)],
     unexplained: &[(&Rule, String)],
 ) -> LayerState {
-    let (present, summary) = summary::of_layer(ctx, layer);
+    let (present, mut summary) = summary::of_layer(ctx, layer);
     // What follows from a fault of another layer is no fault of this one.
     let worst = findings
         .iter()
         .filter(|f| f.layer == layer && f.caused_by.is_none())
         .map(|f| f.severity)
         .max();
+    // "FAULT: none that it reaches" says nothing: it is at fault since something of it is missed.
+    let lost = findings
+        .iter()
+        .find(|f| f.layer == layer && f.caused_by.is_none() && f.severity > Severity::Note);
+    if let Some(part) = lost.and_then(|f| f.component.as_ref())
+        && !present
+        && matches!(layer, Layer::Runtime | Layer::Libraries)
+    {
+        summary = format!("{}: see below", crate::sysroot::file_name(part));
+    }
     let reasons: Vec<String> = unknown
         .iter()
         .filter(|(rule, _)| rule.layer == layer && rule.need == Need::Verdict)
@@ -414,7 +424,9 @@ fn healthy_summary(
         .collect();
     ids.dedup();
     if ids.is_empty() && !only.is_empty() {
-        let names: Vec<&str> = only.iter().map(|layer| layer.id()).collect();
+        // In the order of the stack, each once, however often it was named.
+        let asked = Layer::ALL.into_iter().filter(|layer| only.contains(layer));
+        let names: Vec<&str> = asked.map(Layer::id).collect();
         format!(
             "no fault in {}; the other layers were not asked for",
             names.join(", ")

@@ -256,25 +256,21 @@ fn container(ctx: &Ctx<'_>) -> (bool, String) {
 
 /// The runtimes that the consumer gets, as texts: "CUDA 12.4".
 fn runtimes(ctx: &Ctx<'_>) -> Vec<String> {
-    let mut texts: Vec<String> = Vec::new();
-    for copy in ctx.runtimes_of_consumer() {
-        let text = crate::rules::version_of(ctx, copy).map_or_else(
-            || "CUDA of unknown version".to_owned(),
-            |(v, _)| {
-                format!(
-                    "CUDA {}",
-                    if v.len() < 2 {
-                        v.major().to_string()
-                    } else {
-                        v.major_minor()
-                    }
-                )
-            },
-        );
-        if !texts.contains(&text) {
-            texts.push(text);
-        }
-    }
+    let runtimes = ctx.runtimes_of_consumer().into_iter();
+    let mut versions: Vec<_> = runtimes
+        .map(|copy| crate::rules::version_of(ctx, copy).map(|(version, _)| version))
+        .collect();
+    // Those of unknown version last.
+    versions.sort_by(|a, b| a.is_none().cmp(&b.is_none()).then_with(|| a.cmp(b)));
+    let mut texts: Vec<String> = versions
+        .iter()
+        .map(|version| match version {
+            Some(v) if v.len() < 2 => format!("CUDA {}", v.major()),
+            Some(v) => format!("CUDA {}", v.major_minor()),
+            None => "CUDA of unknown version".to_owned(),
+        })
+        .collect();
+    texts.dedup();
     texts
 }
 

@@ -698,4 +698,19 @@ impl Needed {
     pub fn is_missing(&self) -> bool {
         self.resolved.is_none() && !self.by.is_empty() && self.by != IN_WHEEL
     }
+
+    /// The file that the loader stops at since it is no library, and what it is: of
+    /// `/opt/l/libcudart.so.12 (RUNPATH) is an empty file`.
+    pub fn broken(&self) -> Option<(&str, &str)> {
+        if self.resolved.is_some() || self.by.starts_with("not found") {
+            return None;
+        }
+        match self.by.split_once(") is ") {
+            Some((found, why)) => Some((found.rsplit_once(" (")?.0, why)),
+            None => self
+                .by
+                .split_once(" is ")
+                .filter(|(path, _)| path.starts_with('/')),
+        }
+    }
 }

@@ -15,7 +15,7 @@ use crate::read::elf::{self, Shape};
 use crate::read::ldcache::{self, CacheEntry};
 use crate::read::needs::{self, Loading};
 use crate::read::pages::Pages;
-use crate::sysroot::{Sysroot, file_name, join, parent};
+use crate::sysroot::{Kind, Sysroot, file_name, join, parent};
 use crate::version::Version;
 
 /// The most of a cache file that is read, in bytes.
@@ -577,7 +577,16 @@ impl<'a> Resolver<'a> {
     fn read_candidate(&self, path: &str, arch: &str) -> Candidate {
         let file = match self.sysroot.file(path) {
             Reading::Present { value, .. } => Pages::new(value),
-            Reading::Absent { .. } | Reading::Unreadable { .. } => return Candidate::Nothing,
+            Reading::Absent { .. } | Reading::Unreadable { .. } => {
+                // A folder can be opened, and the loader stops where it cannot be read.
+                let stat = self.sysroot.stat(path);
+                let is_folder = stat.value().is_some_and(|stat| stat.kind == Kind::Folder);
+                return if is_folder {
+                    Candidate::Broken("a folder".to_owned())
+                } else {
+                    Candidate::Nothing
+                };
+            }
         };
         match elf::identify(&file) {
             Shape::Elf(elf) if elf.arch != arch => Candidate::OtherMachine,

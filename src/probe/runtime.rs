@@ -135,7 +135,12 @@ fn copy(
     }
     // A file that is damaged says nothing of itself; its name does.
     let by_name = file_name(&real).to_owned();
-    let owner = owner(named, &real, soname.value().or(Some(&by_name)));
+    let by_soname = soname.value().or(Some(&by_name));
+    let mut owner = owner_of(named, &real, by_soname);
+    // An environment that is named by a link to it: its distributions are told by that name.
+    if owner.is_absent() {
+        owner = owner_of(named, &path, by_soname);
+    }
     if let Some((name, version)) = owner.value().and_then(|owner| owner.rsplit_once(' '))
         && (name.contains("cuda-runtime") || name.contains("cudart"))
     {
@@ -159,7 +164,7 @@ fn copy(
 
 /// The distribution that brought a runtime: a wheel of NVIDIA's whose CUDA major is that of the soname, torch for what
 /// lies in torch/lib, conda's package.
-fn owner(named: &[Named], real: &str, soname: Option<&String>) -> Reading<String> {
+fn owner_of(named: &[Named], real: &str, soname: Option<&String>) -> Reading<String> {
     let major = soname
         .and_then(|s| s.strip_prefix("libcudart.so."))
         .and_then(Version::parse)

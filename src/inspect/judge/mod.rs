@@ -652,10 +652,16 @@ fn libraries(file: &File, machine: &Machine, findings: &mut Vec<Finding>) {
                 "library-not-found",
                 layer,
                 Severity::Error,
-                format!(
-                    "{} needs {}, which the loader does not find here",
-                    file.path, needed.soname
-                ),
+                match needed.broken() {
+                    Some((path, why)) => format!(
+                        "{path}, which the loader takes as {} for {}, is no library: {why}",
+                        needed.soname, file.path
+                    ),
+                    None => format!(
+                        "{} needs {}, which the loader does not find here",
+                        file.path, needed.soname
+                    ),
+                },
             )
             .subject(format!("{} for {}", needed.soname, file.path))
             .complaining(Layer::Application)
@@ -665,7 +671,10 @@ fn libraries(file: &File, machine: &Machine, findings: &mut Vec<Finding>) {
                 &needed.by,
                 "RPATH, LD_LIBRARY_PATH, RUNPATH, ld.so.cache, default folders",
             )
-            .fix(bring(layer, &needed.soname)),
+            .fix(match needed.broken() {
+                Some((path, why)) => make_whole(layer, path, why),
+                None => bring(layer, &needed.soname),
+            }),
         );
     }
     for missing in &file.missing {
@@ -708,15 +717,62 @@ fn libraries(file: &File, machine: &Machine, findings: &mut Vec<Finding>) {
                 &missing.library,
                 &missing.soname,
             )
-            .fix(Fix::at(
-                layer,
-                format!(
-                    "put a newer {} where the loader finds it first",
-                    missing.soname
-                ),
-            )),
+            .fix(newer(layer, &missing.soname, &missing.what)),
         );
     }
+}
+
+/// Libraries of glibc, by their names up to `.so`. Each goes with the loader and with all the others: one that is taken by
+/// itself breaks every program that gets it.
+const OF_GLIBC: &[&str] = &[
+    "ld-linux",
+    "ld-linux-aarch64",
+    "ld-linux-x86-64",
+    "libanl",
+    "libc",
+    "libdl",
+    "libm",
+    "libmvec",
+    "libpthread",
+    "libresolv",
+    "librt",
+    "libthread_db",
+    "libutil",
+];
+
+/// What gives a program a library that has what it needs of it.
+fn newer(layer: Layer, soname: &str, what: &str) -> Fix {
+    let stem = soname.split(".so").next().unwrap_or(soname);
+    if !OF_GLIBC.contains(&stem) {
+        return Fix::at(
+            layer,
+            format!("put a newer {soname} where the loader finds it first"),
+        );
+    }
+    let needed = match what.strip_prefix("GLIBC_").filter(|v| *v != "PRIVATE") {
+        Some(version) => format!("glibc {version} or newer"),
+        None => "a newer glibc".to_owned(),
+    };
+    Fix::at(
+        Layer::Application,
+        format!(
+            "build it on a system with a glibc as old as the one here, or run it in an image or on a system with {needed}: {soname} is part of the system and is not replaced by itself"
+        ),
+    )
+    .cost("rebuild")
+}
+
+/// What mends a file that stands where the loader looks and is no library.
+fn make_whole(layer: Layer, path: &str, why: &str) -> Fix {
+    let fix = |text: String| Fix::at(layer, text);
+    if why.contains("Git LFS") {
+        return fix(format!(
+            "fetch the file that {path} stands for: git lfs pull in its repository, or copy it from where it is whole"
+        ));
+    }
+    fix(format!(
+        "put the whole library at {path}, or take away what lies there: the loader stops at it and searches no further"
+    ))
 }
 
 /// Libraries that distributions bring, by their names up to `.so`: what the C library and the compilers are made of, and what

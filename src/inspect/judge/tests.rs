@@ -150,6 +150,64 @@ fn each_finding_and_its_healthy_twin() {
     assert_eq!(ids(&lacks, "here"), ["symbol-version-missing"]);
 }
 
+/// What is found on this machine of a file with these needs.
+fn here(file: &File) -> Vec<Finding> {
+    let machine = Machine {
+        here: true,
+        ..Machine::default()
+    };
+    of_file(file, Some(&machine), &Matrix::bundled(), &mut Vec::new())
+}
+
+#[test]
+fn a_library_of_glibc_is_never_replaced_by_itself() {
+    for (soname, what, is_glibc) in [
+        ("libc.so.6", "GLIBC_2.38", true),
+        ("libm.so.6", "GLIBC_2.38", true),
+        ("ld-linux-x86-64.so.2", "GLIBC_2.35", true),
+        ("libcublasLt.so.12", "cublasLtMatmul", false),
+    ] {
+        let mut file = library("/srv/app", "12");
+        file.missing = vec![Missing {
+            soname: soname.to_owned(),
+            library: format!("/lib/{soname}"),
+            what: what.to_owned(),
+        }];
+        let found = here(&file);
+        let fixes: Vec<&str> = found
+            .iter()
+            .flat_map(|f| &f.fixes)
+            .map(|fix| fix.summary.as_str())
+            .collect();
+        let replaces = fixes.iter().any(|fix| fix.starts_with("put a newer"));
+        assert_eq!(replaces, !is_glibc, "{soname}: {fixes:?}");
+    }
+}
+
+#[test]
+fn a_file_that_is_no_library_is_named() {
+    let mut file = library("/srv/app", "12");
+    for (by, named) in [
+        ("/srv/l/libcudart.so.12 (RUNPATH) is an empty file", true),
+        ("/srv/l/libcudart.so.12 is a folder", true),
+        ("not found", false),
+        (
+            "not found (/srv/l (old)/libcudart.so.12 is for another machine)",
+            false,
+        ),
+    ] {
+        file.needed = vec![Needed {
+            soname: "libcudart.so.12".to_owned(),
+            resolved: None,
+            by: by.to_owned(),
+        }];
+        let found = here(&file);
+        let title = found.first().map_or("", |f| f.title.as_str());
+        let start = title.starts_with("/srv/l/libcudart.so.12, which the loader takes");
+        assert_eq!(start, named, "{by}: {title}");
+    }
+}
+
 #[test]
 fn the_ways_out_are_those_of_the_matrix() {
     let found = judged(&[("lib.so", "13")]);

@@ -93,6 +93,11 @@ pub(super) fn library_replaced(ctx: &Ctx<'_>) -> Outcome {
         };
         finding = finding.evidence(&file.path, state, format!("/proc/{}/maps", process.pid));
     }
+    // What is gone from its distribution has to come back first: the process alone would start without it.
+    let mut distributions = ctx.facts.python.distributions.items().iter();
+    finding.caused_by = distributions
+        .find(|dist| gone.iter().any(|file| dist.missing.contains(&file.path)))
+        .map(|dist| format!("distribution-files-missing:{} {}", dist.name, dist.version));
     Outcome::found([finding.fix(
         Fix::at(Layer::Application, "start the process again")
             .verify(format!("grep deleted /proc/{}/maps", process.pid)),

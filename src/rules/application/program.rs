@@ -41,6 +41,19 @@ pub(super) fn has(ctx: &Ctx<'_>, id: &str) -> Outcome {
         findings
             .retain(|f| !["library-not-found", "symbol-version-missing"].contains(&f.id.as_str()));
     }
+    // The copy that lacks it for this program is a fault of its own where the libraries are judged: one cause, told once.
+    if id == "symbol-version-missing" {
+        for finding in &mut findings {
+            let taken = finding.evidence.first().map(|e| e.value.clone());
+            let links = ctx.facts.libraries.links.items();
+            let same = links
+                .iter()
+                .find(|link| !link.lacking.is_empty() && link.got == taken);
+            finding.caused_by = same
+                .and_then(|link| link.got.as_ref())
+                .map(|path| format!("library-lacks-symbol:{path}"));
+        }
+    }
     match unknown.pop() {
         Some(why) if findings.is_empty() && id == "no-device-code-for-gpu" => Outcome::unknown(why),
         _ => Outcome::found(findings),

@@ -313,7 +313,7 @@ pub(super) fn interpreter_unusable(ctx: &Ctx<'_>) -> Outcome {
     .detail("The kernel starts what the first line of a script names. Where that is not there, shells say `bad interpreter: No such file or directory`, and `env` says it of the name. Handed to an interpreter by hand the script runs.")
     .evidence("first line", file.written.escape_debug().collect::<String>(), script.path.as_str())
     .evidence("what lies there", what, shown.as_str());
-    if let Some(beside) = &start.beside {
+    if let Some(beside) = start.beside.as_ref().filter(|_| shown.contains("py")) {
         finding = finding.evidence("Python beside it", beside, parent(&script.path));
     }
     if file.part == StartPart::OnPath
@@ -356,12 +356,16 @@ fn interpreter_fixes(
         ));
         return (Layer::Application, vec![fix]);
     }
+    let name = file_name(&file.path);
+    let is_python = name.starts_with("python") || name.starts_with("pypy");
+    let beside = start.beside.as_ref().filter(|_| is_python);
     if file.part == StartPart::OnPath {
-        let with_beside = start.beside.as_ref().map(|python| {
+        let with_beside = beside.map(|python| {
             application("start it with the Python beside it".to_owned())
                 .command(&[python, &script.path])
         });
-        let activate = ctx.facts.consumer.prefix.value().map(|prefix| {
+        let prefix = ctx.facts.consumer.prefix.value().filter(|_| is_python);
+        let activate = prefix.map(|prefix| {
             application(format!(
                 "put {prefix}/bin on PATH: activate the environment that it is for"
             ))
@@ -386,8 +390,18 @@ fn interpreter_fixes(
         ];
         return (Layer::System, fixes);
     }
+    if !is_python {
+        let named = "its first line names a full path";
+        return (
+            Layer::Application,
+            vec![application(format!(
+                "name the {name} of this system in its first line, or install one at {}: {named}",
+                file.path
+            ))],
+        );
+    }
     let mut fixes = Vec::new();
-    if let Some(python) = &start.beside {
+    if let Some(python) = beside {
         fixes.push(
             application(format!(
                 "its environment was moved to {}: start it with the Python there",

@@ -5,6 +5,7 @@ use super::{Ctx, Outcome, finding, instead, shown, unread};
 use crate::facts::{Framework, Layer, Reading};
 use crate::finding::{Finding, Fix, Severity};
 use crate::requirement::Requirement;
+use crate::rules::stack::in_words;
 use crate::version::Version;
 
 /// Parts that are built against one release of torch and one CUDA.
@@ -64,6 +65,18 @@ fn numbers(version: &str) -> &str {
 }
 
 fn misfit(framework: &Framework, torch: &Framework) -> Option<Misfit> {
+    misfit_of_builds(framework, torch).or_else(|| {
+        // Its operators for CUDA are not there: `Could not run 'torchvision::nms' with arguments from the 'CUDA' backend`.
+        let local = framework.version.value()?.split_once('+')?.1;
+        let is_cpu = REGISTERING.contains(&framework.name.as_str()) && local == "cpu";
+        (is_cpu && torch.cuda.is_present()).then(|| Misfit {
+            what: "is a build without CUDA".to_owned(),
+            severity: Severity::Warning,
+        })
+    })
+}
+
+fn misfit_of_builds(framework: &Framework, torch: &Framework) -> Option<Misfit> {
     let registers = REGISTERING.contains(&framework.name.as_str());
     if let (Some((tag, cuda)), Some((torch_tag, torch_cuda))) = (tag(framework), tag(torch))
         && cuda.major_minor() != torch_cuda.major_minor()
@@ -128,7 +141,7 @@ pub(super) fn torch_companion_mismatch(ctx: &Ctx<'_>) -> Outcome {
     };
     let title = format!("{}, but {} is here", told.join("; "), shown(torch));
     let mut finding = finding("torch-companion-mismatch", first, severity, title)
-        .detail("Operators and symbols of such a part are those of the torch and the CUDA that it was built with. Beside another one it does not load, or its operators do not register: `operator torchvision::nms does not exist`. Driver and GPU are not at fault.")
+        .detail("Operators and symbols of such a part are those of the torch and the CUDA that it was built with. Beside another one it does not load, or its operators do not register: `operator torchvision::nms does not exist`. One without CUDA has no operators for the GPU: `Could not run 'torchvision::nms' with arguments from the 'CUDA' backend`. Driver and GPU are not at fault.")
         .reading("torch", &torch.version);
     for (part, misfit) in &parts {
         finding = finding.evidence(
@@ -171,15 +184,27 @@ fn fixes(
                 shown(torch)
             ),
         );
+        let cuda = tag(torch).map(|(_, cuda)| cuda);
         let build = Version::parse(numbers(version))
-            .zip(tag(torch))
-            .and_then(|(version, (_, cuda))| instead::torch_build_of(ctx, &version, &cuda));
+            .zip(cuda.or_else(|| torch.cuda.value().cloned()))
+            .and_then(|(version, cuda)| instead::torch_build_of(ctx, &version, &cuda));
         let fix = match build {
             Some(build) => instead::commands(ctx, fix, torch, &build, &companions),
             None => fix,
         };
-        finding =
-            finding.fix(fix.verify("python -c \"import torchvision; print(torchvision.ops.nms)\""));
+        finding = finding.fix(fix.verify(if companions.contains(&"torchvision") {
+            "python -c \"import torchvision; print(torchvision.ops.nms)\""
+        } else {
+            "python -c \"import torchaudio\""
+        }));
+    }
+    let pinned: Vec<(&Framework, Version)> = parts
+        .iter()
+        .filter(|(part, _)| !REGISTERING.contains(&part.name.as_str()))
+        .filter_map(|(part, _)| Some((*part, pin(part)?)))
+        .collect();
+    if let Some(fix) = no_torch_for_all(ctx, torch, &pinned) {
+        return finding.fix(fix);
     }
     for (part, _) in parts
         .iter()
@@ -214,6 +239,48 @@ fn fixes(
         ));
     }
     finding
+}
+
+/// What to do where parts are built for different releases of torch, so that no torch fits them all: which one stays, with
+/// its torch, and which have to go or be updated.
+fn no_torch_for_all(
+    ctx: &Ctx<'_>,
+    torch: &Framework,
+    pinned: &[(&Framework, Version)],
+) -> Option<Fix> {
+    let has = Version::parse(numbers(torch.version.value()?))?;
+    // The one that is nearest to the torch that is here stays; of several as near, that for the newest.
+    let near = |asks: &Version| asks.major_minor() == has.major_minor();
+    let (kept, asks) = pinned
+        .iter()
+        .max_by(|a, b| near(&a.1).cmp(&near(&b.1)).then_with(|| a.1.cmp(&b.1)))?;
+    let others: Vec<&(&Framework, Version)> =
+        pinned.iter().filter(|(_, other)| other != asks).collect();
+    if others.is_empty() {
+        return None;
+    }
+    let told: Vec<String> = others
+        .iter()
+        .map(|(part, asks)| format!("{} (built for torch {asks})", shown(part)))
+        .collect();
+    let which = if told.len() == 1 { "has" } else { "have" };
+    let mut fix = Fix::at(
+        Layer::Framework,
+        format!(
+            "no torch fits them all: keep {} with torch {asks}; {} {which} to be updated to a release for that torch, or go",
+            shown(kept),
+            in_words(&told)
+        ),
+    );
+    let name = |part: &Framework| part.distribution.value().unwrap_or(&part.name).clone();
+    let mut words = vec!["pip".to_owned(), "uninstall".to_owned()];
+    words.extend(others.iter().map(|(part, _)| name(part)));
+    let words: Vec<&str> = words.iter().map(String::as_str).collect();
+    fix = instead::command(ctx, fix, &words);
+    let version = kept.version.value().map_or("", |v| numbers(v));
+    let what = format!("{}=={version}", name(kept));
+    let torch = format!("torch=={asks}");
+    Some(instead::install(ctx, fix, kept, &[&what, &torch]))
 }
 
 /// An extension that uses symbols of torch's C++ core which this torch does not have.
@@ -322,7 +389,8 @@ mod tests {
 
     #[test]
     fn what_fits_and_what_does_not() {
-        let torch = part("torch", "2.14.0+cu130", &[]);
+        let mut torch = part("torch", "2.14.0+cu130", &[]);
+        torch.cuda = Reading::present(Version::parse("13.0").unwrap(), "version.py");
         for (name, version, requires, severity) in [
             (
                 "torchvision",
@@ -358,6 +426,13 @@ mod tests {
                 Some(Severity::Warning),
             ),
             ("flash-attn", "2.8.3", &["torch"][..], None),
+            (
+                "torchvision",
+                "0.29.0+cpu",
+                &["torch==2.14.0"][..],
+                Some(Severity::Warning),
+            ),
+            ("torchaudio", "2.14.0+cpu", &[][..], Some(Severity::Warning)),
             ("xformers", "0.0.35", &["torch>=2.10"][..], None),
         ] {
             let found = misfit(&part(name, version, requires), &torch).map(|m| m.severity);

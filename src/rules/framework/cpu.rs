@@ -1,9 +1,10 @@
 //! Builds without CUDA where a GPU works, and builds for servers on a Jetson.
 
-use super::{Ctx, GpuHere, Outcome, finding, instead, shown, unread};
+use super::{BUILT_ON_TORCH, Ctx, GpuHere, Outcome, finding, instead, shown, unread};
 use crate::facts::{Framework, Layer, Reading};
 use crate::finding::{Fix, Severity};
 use crate::matrix::Target;
+use crate::read::requirement::Requirement;
 use crate::rules::expected::{Expectation, gpu_expected};
 use crate::rules::stack::in_words;
 use crate::version::Version;
@@ -12,15 +13,30 @@ use crate::version::Version;
 const JUDGED: &[&str] = &["torch", "tensorflow", "jaxlib", "llama.cpp", "ollama"];
 /// Of these nothing in an environment says that a GPU is wanted: many take them for the processor.
 const BESIDE: &[&str] = &["llama.cpp", "ollama"];
-/// Parts that are of no use without a GPU.
-const GPU_ONLY: &[&str] = &[
+/// Parts of torch that are of no use without a GPU.
+const ON_TORCH: &[&str] = &[
     "vllm",
     "xformers",
     "flash-attn",
+    "flash-attn-3",
     "bitsandbytes",
     "tensorrt-llm",
+];
+/// NVIDIA's wheels that of the frameworks torch alone brings along, by the start of their names: left behind, they tell
+/// of a torch for CUDA that was replaced.
+const OF_TORCH: &[&str] = &["nvidia-cusparselt", "nvidia-nvtx", "nvidia-cufile"];
+/// What uses the GPU by itself, whatever the frameworks beside it do, by the start of the name of its distribution.
+const BY_ITSELF: &[&str] = &[
+    "cuda-bindings",
+    "cuda-core",
+    "cuda-python",
+    "cudf",
     "cupy",
+    "ctranslate2",
     "numba-cuda",
+    "onnxruntime-gpu",
+    "pycuda",
+    "tensorrt",
 ];
 
 /// Whether a framework says of itself that it has no GPU build at all: neither CUDA nor `ROCm`.
@@ -74,45 +90,129 @@ fn has_gpus_of_others(ctx: &Ctx<'_>) -> bool {
     }
 }
 
-/// What in this environment, or in how it is started, asks for a GPU; `None` where a build for the CPU may be meant.
-fn gpu_wanted(ctx: &Ctx<'_>) -> Option<(String, String)> {
-    if ctx.expect_gpu {
-        return Some(("asks for a GPU".to_owned(), "--expect-gpu".to_owned()));
+/// What says that a GPU is wanted, and how surely it is wanted of this very framework.
+struct Wanted {
+    what: String,
+    source: String,
+    /// Whether it belongs to the framework; else something in its environment, or in how it is started, is for a GPU.
+    own: bool,
+}
+
+impl Wanted {
+    fn new(what: impl Into<String>, source: impl Into<String>, own: bool) -> Self {
+        Self {
+            what: what.into(),
+            source: source.into(),
+            own,
+        }
     }
-    let of_gpu = ctx
+}
+
+/// What wants the GPU of this framework: a part of it that is of no use without one, or a requirement of its extra for CUDA.
+fn wanted_of(ctx: &Ctx<'_>, framework: &Framework) -> Option<Wanted> {
+    let distributions = ctx.facts.python.distributions.items();
+    if framework.name == "torch" {
+        let part = ctx.frameworks().iter().find(|f| {
+            ON_TORCH.contains(&f.name.as_str())
+                || BUILT_ON_TORCH.contains(&f.name.as_str())
+                    && f.version.value().is_some_and(|v| v.contains("+cu"))
+        });
+        if let Some(part) = part {
+            let what = format!("{}, which is of no use without a GPU", shown(part));
+            return Some(Wanted::new(what, part.site.clone(), true));
+        }
+        let left = distributions.iter().find(|d| {
+            OF_TORCH.iter().any(|start| d.name.starts_with(start)) && !is_required(ctx, &d.name)
+        });
+        if let Some(wheel) = left {
+            let what = format!("{} {}, left of a torch for CUDA", wheel.name, wheel.version);
+            return Some(Wanted::new(what, wheel.metadata.clone(), true));
+        }
+    }
+    let name = match framework.name.as_str() {
+        "jaxlib" => "jax",
+        name => name,
+    };
+    distributions.iter().find_map(|dist| {
+        let line = dist.requires.iter().find(|line| {
+            let asked = Requirement::parse(line).filter(|asked| asked.name == name);
+            // An extra of its own may not have been asked for.
+            !line.contains("extra ==")
+                && asked.is_some_and(|a| a.extras.iter().any(|e| e.contains("cuda")))
+        })?;
+        let what = format!("{} {} requires {line}", dist.name, dist.version);
+        Some(Wanted::new(what, dist.metadata.clone(), true))
+    })
+}
+
+/// Whether a distribution is required by another one.
+fn is_required(ctx: &Ctx<'_>, name: &str) -> bool {
+    let mut all = ctx.facts.python.distributions.items().iter();
+    let asks = |line: &String| Requirement::parse(line).is_some_and(|asked| asked.name == name);
+    all.any(|dist| dist.requires.iter().any(asks))
+}
+
+/// What the GPU is there for where it is not for a framework: Numba or `CTranslate2` use it by themselves.
+fn used_by_another(ctx: &Ctx<'_>) -> bool {
+    let by_itself = |name: &str| BY_ITSELF.iter().any(|start| name.starts_with(start));
+    let of_frameworks = ctx
         .frameworks()
         .iter()
-        .find(|f| GPU_ONLY.contains(&f.name.as_str()));
-    if let Some(part) = of_gpu {
-        return Some((
-            format!("{}, which is of no use without a GPU", shown(part)),
-            part.site.clone(),
-        ));
+        .any(|f| by_itself(&f.name) || f.distribution.value().is_some_and(|name| by_itself(name)));
+    let mut distributions = ctx.facts.python.distributions.items().iter();
+    of_frameworks || distributions.any(|dist| by_itself(&dist.name))
+}
+
+/// What in this environment, or in how it is started, is for a GPU; `None` where a build for the CPU may be meant.
+fn gpu_meant(ctx: &Ctx<'_>) -> Option<Wanted> {
+    if used_by_another(ctx) {
+        return None;
+    }
+    if ctx.expect_gpu {
+        return Some(Wanted::new("asks for a GPU", "--expect-gpu", true));
     }
     let wheel = ctx.facts.python.distributions.items().iter().find(|d| {
         d.name.starts_with("nvidia-") && !matches!(d.name.as_str(), "nvidia-ml-py" | "nvidia-smi")
     });
     if let Some(wheel) = wheel {
-        return Some((
-            format!("{} {} is installed", wheel.name, wheel.version),
-            wheel.metadata.clone(),
-        ));
+        let what = format!("{} {} is installed", wheel.name, wheel.version);
+        return Some(Wanted::new(what, wheel.metadata.clone(), false));
     }
     if let Some(value) = ctx
         .env("CUDA_VISIBLE_DEVICES")
         .filter(|v| !v.trim().is_empty() && v.trim() != "-1")
     {
-        return Some((
-            format!("CUDA_VISIBLE_DEVICES={value}"),
-            "environment".to_owned(),
-        ));
+        let what = format!("CUDA_VISIBLE_DEVICES={value}");
+        return Some(Wanted::new(what, "environment", false));
     }
     if ctx.in_container()
         && let Expectation::Yes(why) = gpu_expected(ctx)
     {
-        return Some(("a container that was given a GPU".to_owned(), why));
+        let what = "a container that was given a GPU";
+        return Some(Wanted::new(what, why, false));
     }
     None
+}
+
+/// How bad a build without CUDA is. The processor may be meant: an error it is only where the framework's own parts want
+/// the GPU.
+fn severity_of(ctx: &Ctx<'_>, framework: &Framework, wanted: Option<&Wanted>) -> Severity {
+    if BESIDE.contains(&framework.name.as_str()) {
+        return if ctx.expect_gpu && wanted.is_some() {
+            Severity::Error
+        } else {
+            Severity::Warning
+        };
+    }
+    match wanted {
+        Some(wanted) if wanted.own => Severity::Error,
+        Some(_) => Severity::Warning,
+        // A build for other GPUs is not one for the processor.
+        None if framework.name == "torch" && for_other_gpus(framework).is_some() => {
+            Severity::Warning
+        }
+        None => Severity::Note,
+    }
 }
 
 pub(super) fn framework_cpu_build(ctx: &Ctx<'_>) -> Outcome {
@@ -128,7 +228,8 @@ pub(super) fn framework_cpu_build(ctx: &Ctx<'_>) -> Outcome {
         .frameworks()
         .iter()
         .any(|f| JUDGED.contains(&f.name.as_str()) && !is_for_cpu(ctx, f) && f.cuda.is_present());
-    let wanted = gpu_wanted(ctx);
+    let meant = gpu_meant(ctx);
+    let meant = meant.as_ref();
     let cpu: Vec<&Framework> = ctx
         .frameworks()
         .iter()
@@ -142,21 +243,29 @@ pub(super) fn framework_cpu_build(ctx: &Ctx<'_>) -> Outcome {
         let mut names: Vec<String> = gpus.iter().map(|gpu| gpu.name.clone()).collect();
         names.dedup();
         let here = if names.is_empty() { "a GPU".to_owned() } else { in_words(&names) };
-        let is_beside = BESIDE.contains(&framework.name.as_str()) && !ctx.expect_gpu;
-        let severity = if wanted.is_some() && !is_beside { Severity::Error } else { Severity::Warning };
+        let own = wanted_of(ctx, framework);
+        let wanted = own.as_ref().or(meant);
+        let severity = severity_of(ctx, framework, wanted);
         let built = match for_other_gpus(framework).filter(|_| framework.name == "torch") {
             Some(other) => format!("a build for {other}"),
             None => "a build without CUDA".to_owned(),
         };
         let title = format!("{} is {built}, and {here} works here", shown(framework));
         let mut finding = finding("framework-cpu-build", framework, severity, title)
-            .detail("It computes on the processor whatever the driver can do: torch says `Torch not compiled with CUDA enabled`. The usual causes are an index of builds for the CPU in a requirements file or install script, and a resolver that replaced the build for CUDA.")
-            .reading("CUDA that it was built for", &framework.cuda);
-        if let Some((what, source)) = &wanted {
-            finding = finding.evidence("a GPU is wanted", what.clone(), source.clone());
+            .detail(format!("It computes on the processor whatever the driver can do{}. The usual causes are an index of builds for the CPU in a requirements file or install script, and a resolver that replaced the build for CUDA.",
+                if framework.name == "torch" { ": torch says `Torch not compiled with CUDA enabled`" } else { "" }));
+        // JAX has its CUDA in a plugin: what it was built for is asked of that.
+        finding = if framework.name == "jaxlib" {
+            finding.evidence("JAX's plugin for CUDA", "absent", framework.site.clone())
+        } else {
+            finding.reading("CUDA that it was built for", &framework.cuda)
+        };
+        if let Some(wanted) = wanted {
+            finding = finding.evidence("a GPU is wanted", wanted.what.clone(), wanted.source.clone());
         }
-        for gpu in &gpus {
-            finding = finding.evidence(gpu.name.clone(), format!("compute capability {}.{}", gpu.capability.0, gpu.capability.1), gpu.source.clone());
+        for (count, gpu) in counted(&gpus) {
+            let name = if count == 1 { gpu.name.clone() } else { format!("{count} x {}", gpu.name) };
+            finding = finding.evidence(name, format!("compute capability {}.{}", gpu.capability.0, gpu.capability.1), gpu.source.clone());
         }
         match framework.name.as_str() {
             "torch" => match instead::torch_build(ctx, framework, &gpus) {
@@ -185,6 +294,21 @@ pub(super) fn framework_cpu_build(ctx: &Ctx<'_>) -> Outcome {
             }
         }
     }))
+}
+
+/// Each kind of GPU once, with how many there are of it.
+fn counted(gpus: &[GpuHere]) -> Vec<(usize, &GpuHere)> {
+    let mut kinds: Vec<(usize, &GpuHere)> = Vec::new();
+    for gpu in gpus {
+        let same = |kind: &&mut (usize, &GpuHere)| {
+            kind.1.name == gpu.name && kind.1.capability == gpu.capability
+        };
+        match kinds.iter_mut().find(same) {
+            Some(kind) => kind.0 += 1,
+            None => kinds.push((1, gpu)),
+        }
+    }
+    kinds
 }
 
 /// llama.cpp is compiled where it is installed; its wheels for CUDA are not on `PyPI`.

@@ -56,7 +56,10 @@ pub(super) fn jax_plugin_mismatch(ctx: &Ctx<'_>) -> Outcome {
         };
         format!("{} is installed without its {lacks} part", name(first))
     } else {
-        format!("{} does not go with jaxlib {wanted}", other.join(" and "))
+        {
+            let verb = if other.len() == 1 { "does" } else { "do" };
+            format!("{} {verb} not go with jaxlib {wanted}", other.join(" and "))
+        }
     };
     let mut finding = finding("jax-plugin-mismatch", first, Severity::Error, format!("{what}: JAX does not use the GPU"))
         .detail("JAX takes its CUDA plugin only where jaxlib, plugin and PJRT library are of one release, and falls back to the processor otherwise: `is not compatible with the installed jaxlib version, so it will not be used`.")

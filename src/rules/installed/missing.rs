@@ -1,7 +1,7 @@
 //! Distributions whose libraries are not there.
 
 use super::{Tool, in_words, layer_of, needed, with_commands};
-use crate::facts::{Installed, Layer};
+use crate::facts::{FileKind, Installed, Layer};
 use crate::finding::{Finding, Fix, Severity};
 use crate::rules::{Ctx, Outcome, known};
 use crate::sysroot::file_name;
@@ -157,7 +157,7 @@ fn finding(ctx: &Ctx<'_>, dist: &Installed, needed: &[(String, String)]) -> Find
         .component(dist.name.clone())
         .subject(subject.clone())
         .detail("The record says what was installed; an installation that was interrupted, a second `pip install --target` into the same folder, a full disk or a hand that tidied up leaves the record without the files. Installers look at the record alone and answer that the requirement is satisfied.")
-        .evidence("recorded", format!("{recorded} shared libraries"), dist.metadata.clone());
+        .evidence("recorded", format!("{recorded} shared {}", if recorded == 1 { "library" } else { "libraries" }), dist.metadata.clone());
     for (path, instead) in dist.missing.iter().zip(&instead).take(NAMED) {
         finding = finding.evidence(file_name(path), "not there", path.clone());
         if let Some(instead) = instead {
@@ -167,8 +167,14 @@ fn finding(ctx: &Ctx<'_>, dist: &Installed, needed: &[(String, String)]) -> Find
     if let Some(user) = user {
         finding = finding.evidence("needed by", user, "Requires-Dist of its METADATA");
     }
+    // A link that leads nowhere is told as a runtime that is damaged.
+    let dead = ctx.consumer_runtimes().into_iter().find(|copy| {
+        copy.kind == FileKind::DanglingLink && dist.missing.iter().all(|path| *path == copy.path)
+    });
+    finding.caused_by = dead.map(|copy| format!("runtime-library-damaged:{}", copy.path));
     let tool = Tool::of(ctx, dist);
-    let how = if dist.version.contains('+') {
+    let command = tool.install_again(&dist.name, &dist.version);
+    let how = if dist.version.contains('+') && command.is_none() {
         ", from the index that it came from"
     } else {
         ""
@@ -179,7 +185,7 @@ fn finding(ctx: &Ctx<'_>, dist: &Installed, needed: &[(String, String)]) -> Find
                 layer_of(&dist.name),
                 format!("install {subject} again, whatever its record says{how}"),
             ),
-            vec![tool.install_again(&dist.name, &dist.version)],
+            vec![command],
         ))
         .source("Python packaging: recording installed projects (RECORD)")
 }

@@ -6,13 +6,15 @@ mod overwritten;
 mod requirements;
 mod twice;
 
-pub(super) use requirements::{Absent, absent};
+pub(super) use requirements::{Absent, absent, unmet_of};
 
 use super::libraries::pythonpath_of;
 use super::{Ctx, Need, Rule};
 use crate::facts::{Installed, Layer};
 use crate::finding::{Fix, Severity, shell_line};
+use crate::matrix::{Matrix, cuda_of_torch_tag};
 use crate::read::requirement::{Platform, Requirement};
+use crate::version::Version;
 
 pub(super) static RULES: &[Rule] = &[
     Rule {
@@ -155,6 +157,7 @@ pub(super) struct Tool<'a> {
     prefix: &'a str,
     installer: &'a str,
     user_site: bool,
+    matrix: &'a Matrix,
 }
 
 impl<'a> Tool<'a> {
@@ -169,16 +172,46 @@ impl<'a> Tool<'a> {
                 dist.installer.value().map_or("pip", String::as_str)
             },
             user_site: dist.site.contains("/.local/lib/python"),
+            matrix: ctx.matrix,
         }
     }
 
     /// Installs these, whatever is there; `None` where no command for it can be known: Debian's packages have names of
-    /// their own, and a version with a local part (`+cu124`) lies in an index that nobody recorded.
+    /// their own, and a version with a local part lies in an index that nobody recorded, but for PyTorch's (`+cu124`).
     pub(super) fn install_again(&self, name: &str, version: &str) -> Option<String> {
         if version.contains('+') {
-            return None;
+            return self.install_all(&self.from_pytorch(name, version)?, true);
         }
         self.install(&format!("{name}=={version}"), true)
+    }
+
+    /// The words that name a build of PyTorch's own index: `torch==2.7.1+cu128 --index-url ..`.
+    fn from_pytorch(&self, name: &str, version: &str) -> Option<Vec<String>> {
+        let (release, tag) = version.split_once('+')?;
+        let cuda = cuda_of_torch_tag(tag);
+        match name {
+            "torch" => {
+                let row = self.matrix.torch_release(&Version::parse(release)?)?;
+                let known = |cuda: Version| {
+                    let mut cudas = row.cudas.iter();
+                    cudas.any(|known| known.major_minor() == cuda.major_minor())
+                };
+                (row.version.as_str() == release && cuda.is_some_and(known)).then_some(())?;
+            }
+            "torchvision" | "torchaudio" => {
+                cuda?;
+            }
+            _ => return None,
+        }
+        let mut rows = self.matrix.torch_installs().iter();
+        let row = rows.find(|row| row.installer == self.installer)?;
+        let words = row.command.iter().skip_while(|word| *word != "install");
+        let words = words.skip(1).map(|word| {
+            word.replace("torch==", &format!("{name}=="))
+                .replace("{version}", release)
+                .replace("{tag}", tag)
+        });
+        Some(words.collect())
     }
 
     /// Installs what a requirement asks for.

@@ -138,6 +138,20 @@ fn not_met(ctx: &Ctx<'_>, dist: &Installed, unmet: &[Unmet<'_>]) -> Option<Findi
         .iter()
         .map(|unmet| format!("{}{}", unmet.required.name, unmet.required.versions()))
         .collect();
+    // Where that very library lacks what something needs of it, this says why: one cause.
+    let links = ctx.facts.libraries.links.items().iter();
+    let lacking = links.filter(|link| !link.lacking.is_empty()).find(|link| {
+        let owner = link
+            .got
+            .as_deref()
+            .and_then(|got| ctx.facts.libraries.at(got));
+        owner.and_then(|copy| copy.owner.value()) == Some(&has)
+    });
+    if unmet.len() == 1 {
+        finding.caused_by = lacking
+            .and_then(|link| link.got.as_ref())
+            .map(|path| format!("library-lacks-symbol:{path}"));
+    }
     Some(finding.fix(with_commands(
         Fix::at(
             layer,
@@ -145,6 +159,18 @@ fn not_met(ctx: &Ctx<'_>, dist: &Installed, unmet: &[Unmet<'_>]) -> Option<Findi
         ),
         commands,
     )))
+}
+
+/// The requirement (`nvidia-cuda-runtime-cu12==12.8.90`) of a distribution of the environment that the installed version of
+/// this one does not meet.
+pub(in crate::rules) fn unmet_of(ctx: &Ctx<'_>, name: &str) -> Option<String> {
+    let all = ctx.facts.python.distributions.items();
+    seen(ctx, all).find_map(|dist| {
+        let asked = requirements(ctx, dist, &[]).find(|r| r.name == name)?;
+        let unmet = unmet(ctx, asked)?;
+        let versions = unmet.required.versions().replace(' ', "");
+        Some(format!("{name}{versions}"))
+    })
 }
 
 /// What a distribution requires and the environment does not have.

@@ -3,6 +3,7 @@
 use super::{by, called, got, install, layer_of, out_of_the_way, owner, place, with_command};
 use crate::facts::{Layer, Link};
 use crate::finding::{Finding, Fix, Severity};
+use crate::rules::installed::unmet_of;
 use crate::rules::stack::in_words;
 use crate::rules::{Ctx, Outcome, known};
 use crate::sysroot::{file_name, parent};
@@ -163,13 +164,17 @@ fn with_fixes(ctx: &Ctx<'_>, finding: Finding, link: &Link, own: Option<(&str, &
             );
             with_command(fix, install(ctx, name, &requirement))
         }
-        None => Fix::at(
-            layer,
-            format!(
-                "install {name} in the version that {} asks for, instead of {version}",
-                link.consumer
-            ),
-        ),
+        None => {
+            let fix = Fix::at(
+                layer,
+                format!(
+                    "install {name} in the version that {} asks for, instead of {version}",
+                    link.consumer
+                ),
+            );
+            let command = unmet_of(ctx, name).and_then(|asked| install(ctx, name, &asked));
+            with_command(fix, command)
+        }
     };
     finding.fix(fix.verify("gpudoctor"))
 }
