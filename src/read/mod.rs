@@ -20,6 +20,7 @@ pub mod ldcache;
 pub mod linkage;
 pub mod needs;
 mod notes;
+pub mod nvidia_require;
 mod packages;
 pub mod pages;
 pub mod part;
