@@ -6,9 +6,11 @@
 
 pub mod ar;
 pub mod architectures;
+pub mod cdi;
 pub mod cudart;
 mod dynamic;
 pub mod elf;
+pub mod engines;
 mod etc;
 pub mod fatbin;
 pub mod gobuild;
