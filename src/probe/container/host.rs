@@ -121,11 +121,10 @@ fn engines_here(sysroot: &Sysroot) -> Reading<Vec<Engine>> {
             })
         })
         .collect();
-    const WHERE: &str = "/usr/bin, /usr/local/bin";
     if found.is_empty() {
-        Reading::absent(WHERE)
+        Reading::absent("/usr/bin, /usr/local/bin")
     } else {
-        Reading::present(found, WHERE)
+        Reading::present(found, "/usr/bin, /usr/local/bin")
     }
 }
 
@@ -333,7 +332,7 @@ fn crio(sysroot: &Sysroot) -> Reading<EngineConfig> {
             Reading::Absent { .. } => {}
             Reading::Unreadable { reason } => config.problems.push(reason),
             Reading::Present { value, .. } => {
-                add(sysroot, &mut config, path, engines::crio(&value))
+                add(sysroot, &mut config, path, engines::crio(&value));
             }
         }
     }

@@ -445,10 +445,16 @@ pub(super) fn container_char_links_missing(ctx: &Ctx<'_>) -> Outcome {
         return Outcome::Clean;
     };
     let main = config.files.first().cloned().unwrap_or_default();
+    // A device plugin may hand the devices to the engine of a node (PASS_DEVICE_SPECS), which then knows them.
+    let severity = if container.docker.value() == Some(config) {
+        Severity::Warning
+    } else {
+        Severity::Note
+    };
     Outcome::found([Finding::new(
         "container-char-links-missing",
         Layer::Container,
-        Severity::Warning,
+        severity,
         format!("{first} has no link in /dev/char: running containers lose their GPUs at the next systemctl daemon-reload"),
     )
     .component("/dev/char")
@@ -482,8 +488,19 @@ pub(super) fn gpu_operator_stuck(ctx: &Ctx<'_>) -> Outcome {
     {
         return Outcome::Clean;
     }
-    let Some((mark, what)) = MARKS.iter().find(|(mark, _)| !has(mark)) else {
+    // A later mark says that an earlier one was not waited for: its part is switched off in the operator's settings.
+    let passed = MARKS
+        .iter()
+        .rposition(|(mark, _)| has(mark))
+        .map_or(0, |at| at + 1);
+    let Some((mark, what)) = MARKS.get(passed) else {
         return Outcome::Clean;
+    };
+    // The plugin is rightly absent where claims (DRA) take its place.
+    let severity = if *mark == "plugin-ready" {
+        Severity::Note
+    } else {
+        Severity::Warning
     };
     let done: Vec<String> = MARKS
         .iter()
@@ -504,7 +521,7 @@ pub(super) fn gpu_operator_stuck(ctx: &Ctx<'_>) -> Outcome {
     Outcome::found([Finding::new(
         "gpu-operator-stuck",
         Layer::Container,
-        Severity::Warning,
+        severity,
         format!("the GPU operator has not seen {what} work on this node: {mark} is missing in /run/nvidia/validations"),
     )
     .component("gpu-operator")

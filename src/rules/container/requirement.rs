@@ -241,7 +241,14 @@ fn not_met(ctx: &Ctx<'_>, named: &Named, host: &Host) -> Finding {
             ctx.facts.container.glue.source(),
         );
     }
-    fixes(ctx, with_request(ctx, finding), &failing, wanted, has, runs)
+    fixes(
+        ctx,
+        with_request(ctx, finding),
+        &failing,
+        wanted.as_ref(),
+        has,
+        runs,
+    )
 }
 
 /// What would satisfy it: another driver, another image; and where it runs anyway, no check.
@@ -249,7 +256,7 @@ fn fixes(
     ctx: &Ctx<'_>,
     finding: Finding,
     failing: &[(&str, Vec<&Condition>)],
-    wanted: Option<Version>,
+    wanted: Option<&Version>,
     has: Option<&str>,
     runs: bool,
 ) -> Finding {
@@ -257,7 +264,7 @@ fn fixes(
     let place = ctx
         .hands_off()
         .map_or_else(String::new, |place| format!(" {place}"));
-    if let Some(wanted) = &wanted {
+    if let Some(wanted) = wanted {
         let branch = ctx
             .matrix
             .first_branch_of_level(wanted.cuda_level())
