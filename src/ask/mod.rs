@@ -11,6 +11,7 @@ mod driver;
 mod gpus;
 mod hardware;
 mod look_up;
+mod requirement;
 mod runtime;
 mod torch;
 mod ways;
@@ -20,6 +21,7 @@ use serde::Serialize;
 pub use can::can;
 pub use gpus::{GpuKind, Meant};
 pub use look_up::{Product, cuda, driver, gpu, release, torch};
+pub use requirement::requirement;
 
 use crate::facts::Layer;
 use crate::matrix::{Arch, BinaryRule, Confidence, Note};
@@ -76,6 +78,15 @@ pub enum Question {
         product: Product,
         /// Which one.
         version: Version,
+    },
+    /// Whether a host does what an image asks.
+    Requirement {
+        /// The value of `NVIDIA_REQUIRE_CUDA`.
+        requirement: String,
+        /// The driver.
+        driver: Option<target::Driver>,
+        /// The GPUs.
+        gpus: Vec<target::Gpu>,
     },
     /// Whether these go together.
     Can {

@@ -123,6 +123,18 @@ Examples:
 
 Exit status: 0 yes, 1 no, or the matrix cannot tell, 2 the call was wrong")]
     Can(Box<CanArgs>),
+    /// Whether a host does what an image asks of it in `NVIDIA_REQUIRE_CUDA`
+    #[command(after_help = "\
+A blank is OR, a comma AND; cuda, driver, arch and brand are known. Quote it.
+
+Examples:
+  gpudoctor matrix require 'cuda>=12.8' --target driver=550.54.14
+  gpudoctor matrix require 'cuda>=12.8 brand=tesla,driver>=535,driver<536' \\
+      --target driver=535.183.01,gpu=T4
+
+Exit status: 0 it does, 1 it does not, or it cannot be told, 2 the call was
+             wrong")]
+    Require(Box<RequireArgs>),
     /// The newest builds that run on all of several machines, and the architectures to compile for
     #[command(after_help = "\
 The machines are those of gpudoctor.toml, or are named.
@@ -240,6 +252,19 @@ pub struct CanArgs {
     /// All in one word, such as driver=535.104.05,gpu=A100+L40S,cuda=12.4; also torch=, cudnn=, glibc= and os=
     #[arg(long, value_name = "TARGET")]
     pub target: Option<Target>,
+    /// How it is answered.
+    #[command(flatten)]
+    pub answer: AnswerArgs,
+}
+
+/// `gpudoctor matrix require`.
+#[derive(Args, Clone, Debug)]
+pub struct RequireArgs {
+    /// The value of the variable, as `docker inspect` shows it
+    pub requirement: String,
+    /// The host: driver=535.104.05,gpu=A100+L40S
+    #[arg(long, value_name = "TARGET")]
+    pub target: Target,
     /// How it is answered.
     #[command(flatten)]
     pub answer: AnswerArgs,

@@ -59,6 +59,7 @@ fn how(question: &MatrixQuestion) -> &AnswerArgs {
         | MatrixQuestion::Driver { answer, .. }
         | MatrixQuestion::Gpu { answer, .. }
         | MatrixQuestion::Torch { answer, .. } => answer,
+        MatrixQuestion::Require(args) => &args.answer,
         MatrixQuestion::Release(question) => &release(question).1.answer,
         MatrixQuestion::Can(can) => &can.answer,
         MatrixQuestion::Plan(plan) => &plan.answer,
@@ -90,6 +91,9 @@ fn answer(question: &MatrixQuestion, matrix: &Matrix) -> Result<Answer, Error> {
             ask::release(matrix, product, &args.version)
         }
         MatrixQuestion::Can(can) => ask::can(matrix, &target(can)?).map_err(Error::Usage)?,
+        MatrixQuestion::Require(args) => {
+            ask::requirement(matrix, &args.requirement, &args.target).map_err(Error::Usage)?
+        }
         MatrixQuestion::Plan(_) => {
             return Err(Error::Usage("a plan is no single answer".to_owned()));
         }

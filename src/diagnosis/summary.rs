@@ -434,6 +434,36 @@ fn toolchain(ctx: &Ctx<'_>) -> (bool, String) {
     (true, parts.join(", "))
 }
 
+/// The one line of a container that nobody gave a GPU, on a host that has one: the host's driver runs nothing in here.
+fn without_a_gpu(ctx: &Ctx<'_>, read: usize) -> Option<String> {
+    let glue = ctx.facts.container.glue.value()?;
+    let driver = &ctx.facts.driver;
+    let nothing = glue.mounts.is_empty()
+        && driver.nodes.value()?.is_empty()
+        && driver.libcuda.value().is_none_or(Vec::is_empty)
+        && driver.libnvidia_ml.value().is_none_or(Vec::is_empty)
+        && !driver.libcuda.is_unreadable();
+    if !nothing || !ctx.plain_linux() {
+        return None;
+    }
+    Some(match ctx.wants_a_gpu() {
+        Some(wants) => format!(
+            "no GPU in this container, since none was asked for: {wants} runs on the CPU; {} would give it one",
+            match glue.engine.as_str() {
+                "docker" => "docker run --gpus all",
+                "podman" => "podman run --device nvidia.com/gpu=all",
+                "apptainer" => "apptainer exec --nv",
+                "kubernetes" | "containerd" | "cri-o" | "gke" =>
+                    "nvidia.com/gpu: 1 in the pod's limits",
+                _ => "a start with GPUs",
+            }
+        ),
+        None => format!(
+            "no GPU in this container, and none was asked for: {read} layers read, no fault"
+        ),
+    })
+}
+
 /// The one line of a machine without faults.
 pub(super) fn of_healthy(ctx: &Ctx<'_>, layers: &[LayerState]) -> String {
     let names = gpu_names(ctx);
@@ -457,6 +487,9 @@ pub(super) fn of_healthy(ctx: &Ctx<'_>, layers: &[LayerState]) -> String {
                 counted(names)
             ),
         };
+    }
+    if let Some(line) = without_a_gpu(ctx, read) {
+        return line;
     }
     let mut has = runtimes(ctx);
     has.extend(

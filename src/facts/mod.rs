@@ -5,6 +5,7 @@
 //! lacks reads as unreadable, never as absent: every field of a `Reading` type has that default.
 
 mod application;
+mod container;
 mod driver;
 mod framework;
 mod gpus;
@@ -19,6 +20,7 @@ mod vendor;
 use std::collections::BTreeMap;
 
 pub use application::*;
+pub use container::*;
 pub use driver::*;
 pub use framework::*;
 pub use gpus::*;
@@ -277,6 +279,8 @@ pub struct Facts {
     pub system: SystemFacts,
     /// Kernel modules, device nodes, user-space driver libraries, services.
     pub driver: DriverFacts,
+    /// The container that this runs in, and what a host has to start containers with.
+    pub container: ContainerFacts,
     /// CUDA runtimes.
     pub runtime: RuntimeFacts,
     /// Frameworks, their companions and extensions.

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::Reading;
+use super::{Container, Reading};
 use crate::version::Version;
 
 /// Kernel, distribution, firmware security, libc, users, and in what kind of world this runs.
@@ -102,18 +102,6 @@ pub struct Tegra {
     pub model: String,
     /// The chip, from the device tree: `tegra234`.
     pub chip: String,
-}
-
-/// The container that gpudoctor runs in.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(default)]
-pub struct Container {
-    /// `docker`, `podman`, `kubernetes`, `apptainer`, `lxc`, `container`.
-    pub kind: String,
-    /// What says so: `/.dockerenv`, `overlay root`, `KUBERNETES_SERVICE_HOST`.
-    pub evidence: Vec<String>,
-    /// Driver files and device nodes that were mounted in, from mountinfo: target paths.
-    pub injected: Vec<String>,
 }
 
 /// The user who asked.

@@ -6,6 +6,7 @@
 //! the machine, opens a file or knows the date.
 
 mod compat;
+mod containers;
 mod cuda;
 mod distros;
 mod frameworks;
@@ -27,6 +28,7 @@ use std::fmt;
 use std::sync::{Mutex, OnceLock};
 
 pub use compat::{Compat, CompatBuild, CompatNote, ForwardCompat};
+pub use containers::ToolkitFlaw;
 pub use cuda::{
     DriverBranch, EndOfLife, Family, KernelModules, LevelBy, MinimumDriver, PtxIsa, Toolkit,
 };
@@ -49,7 +51,7 @@ pub use torch::{Machine, TorchBuild, TorchWanted, cuda_of_torch_tag, torch_tag};
 pub use wheels::{LibrariesExtra, Opens, Wheel};
 
 /// The bundled files: name and text. A table lies in one of them.
-const FILES: [(&str, &str); 7] = [
+const FILES: [(&str, &str); 8] = [
     (
         CUDA_DRIVER,
         include_str!("../../compat-matrix/cuda-driver.toml"),
@@ -62,6 +64,10 @@ const FILES: [(&str, &str); 7] = [
     (
         PLATFORMS,
         include_str!("../../compat-matrix/platforms.toml"),
+    ),
+    (
+        CONTAINERS,
+        include_str!("../../compat-matrix/containers.toml"),
     ),
     (DISTROS, include_str!("../../compat-matrix/distros.toml")),
     (
@@ -77,6 +83,7 @@ const CUDA_DRIVER: &str = "cuda-driver.toml";
 const GPUS: &str = "gpus.toml";
 const TOOLCHAIN: &str = "toolchain.toml";
 const PLATFORMS: &str = "platforms.toml";
+const CONTAINERS: &str = "containers.toml";
 const DISTROS: &str = "distros.toml";
 const LIBRARIES: &str = "libraries.toml";
 const FRAMEWORKS: &str = "frameworks.toml";
@@ -181,6 +188,8 @@ tables! {
     brand_lists: PLATFORMS, "brand_list", BrandList;
     /// What the platform tables cannot say in columns.
     platform_notes: PLATFORMS, "note", Note;
+    /// Known holes of NVIDIA's container toolkit, in the order in which they were mended.
+    toolkit_flaws: CONTAINERS, "toolkit_flaw", ToolkitFlaw;
     /// Packages of distributions.
     distro_package_rows: DISTROS, "distro_package", DistroPackage;
     /// C and C++ libraries of distributions.

@@ -7,6 +7,7 @@
 pub mod application;
 mod ask;
 mod consumer;
+mod container;
 mod distributions;
 mod driver;
 mod environment;
@@ -201,6 +202,12 @@ pub fn take(request: &Request) -> Facts {
     facts.hardware = guarded(&mut problems, "hardware", || hardware::probe(sysroot));
     facts.system = guarded(&mut problems, "system", || {
         system::probe(sysroot, request, &facts.driver)
+    });
+    facts.container = guarded(&mut problems, "container", || {
+        container::probe_host(sysroot, facts.system.packages.items())
+    });
+    facts.container.glue = guarded(&mut problems, "container.glue", || {
+        container::probe_glue(sysroot, request, &facts.system)
     });
     driver::probe(sysroot, &mut facts);
     facts.libraries = guarded(&mut problems, "libraries", || {

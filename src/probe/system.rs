@@ -1,7 +1,7 @@
 //! What the driver sits on: kernel, distribution, firmware security, libc, users, and the kind of world this is.
 
 use crate::error::plain_io;
-use crate::facts::{Container, DriverFacts, Libc, Package, Reading, SystemFacts, Tegra, User};
+use crate::facts::{DriverFacts, Libc, Package, Reading, SystemFacts, Tegra, User};
 use crate::probe::Request;
 use crate::probe::consumer::has_extension;
 use crate::read::{elf, proc};
@@ -18,8 +18,6 @@ const MOK_LIST: &str = "/sys/firmware/efi/efivars/MokListRT-605dab50-e046-4300-a
 const DPKG_STATUS: &str = "/var/lib/dpkg/status";
 /// /etc/group of a large site.
 const GROUP_CAP: usize = 1 << 20;
-/// mountinfo of a container host may be long.
-const MOUNTINFO_CAP: usize = 1 << 20;
 
 pub(super) fn probe(sysroot: &Sysroot, request: &Request, driver: &DriverFacts) -> SystemFacts {
     let line = |path: &str| {
@@ -87,7 +85,7 @@ pub(super) fn probe(sysroot: &Sysroot, request: &Request, driver: &DriverFacts) 
         libc: libc(sysroot),
         virtualisation: virtualisation(sysroot),
         tegra: tegra(sysroot),
-        container: container(sysroot, request),
+        container: super::container::detect(sysroot, request),
         group_names: group_names(sysroot, user.value(), driver),
         limits: sysroot
             .text_up_to("/proc/self/limits", 1 << 14)
@@ -253,123 +251,6 @@ fn tegra(sysroot: &Sysroot) -> Reading<Tegra> {
         },
         source,
     )
-}
-
-/// Whether this is a container, by weighing what says so. No single weak sign decides: `/.dockerenv` is left behind on
-/// machines made from images, and live systems have an overlay as root.
-fn container(sysroot: &Sysroot, request: &Request) -> Reading<Container> {
-    let mut kind = "container";
-    let mut weight = 0;
-    let mut evidence = Vec::new();
-    let mut say = |name: Option<&'static str>, points: u32, what: String| {
-        if let Some(name) = name.filter(|_| kind == "container") {
-            kind = name;
-        }
-        weight += points;
-        evidence.push(what);
-    };
-    let env = |name: &str| request.environment.value().and_then(|env| env.get(name));
-    if env("KUBERNETES_SERVICE_HOST").is_some() {
-        say(
-            Some("kubernetes"),
-            1,
-            "KUBERNETES_SERVICE_HOST is set".to_owned(),
-        );
-    }
-    for (path, name, points) in [
-        (
-            "/var/run/secrets/kubernetes.io/serviceaccount",
-            "kubernetes",
-            2,
-        ),
-        ("/run/.containerenv", "podman", 2),
-        ("/.singularity.d", "apptainer", 2),
-        ("/dev/.lxd-mounts", "lxc", 2),
-        ("/.dockerenv", "docker", 1),
-    ] {
-        if sysroot.exists(path) {
-            say(Some(name), points, path.to_owned());
-        }
-    }
-    if let Some(value) = env("container") {
-        say(
-            if value.starts_with("lxc") {
-                Some("lxc")
-            } else {
-                None
-            },
-            2,
-            format!("container={value}"),
-        );
-    }
-    let cgroup = sysroot.text_up_to("/proc/self/cgroup", 1 << 16);
-    for (token, name) in [
-        ("kubepods", "kubernetes"),
-        ("/docker", "docker"),
-        ("libpod", "podman"),
-        ("/lxc", "lxc"),
-        ("crio-", "kubernetes"),
-    ] {
-        if cgroup.value().is_some_and(|text| text.contains(token)) {
-            say(
-                Some(name),
-                2,
-                format!("/proc/self/cgroup names {}", token.trim_matches(['/', '-'])),
-            );
-            break;
-        }
-    }
-    let mounts = sysroot
-        .text_up_to("/proc/self/mountinfo", MOUNTINFO_CAP)
-        .map(|text| proc::mountinfo(&text));
-    if mounts
-        .items()
-        .iter()
-        .any(|m| m.target == "/" && matches!(m.fstype.as_str(), "overlay" | "fuse-overlayfs"))
-    {
-        say(None, 1, "the root is an overlay".to_owned());
-    }
-    let injected: Vec<String> = mounts
-        .items()
-        .iter()
-        .filter(|m| is_injected(&m.target))
-        .map(|m| m.target.clone())
-        .collect();
-    if let Some(first) = injected.first() {
-        say(None, 1, format!("{first} is a mount of its own"));
-    }
-    if env("NVIDIA_VISIBLE_DEVICES").is_some() {
-        say(None, 1, "NVIDIA_VISIBLE_DEVICES is set".to_owned());
-    }
-    // An image's root, read on another machine, is not running: whatever it is, no container is around it.
-    if weight >= 2 && request.environment.is_present() || weight >= 3 {
-        Reading::present(
-            Container {
-                kind: kind.to_owned(),
-                evidence: evidence.clone(),
-                injected,
-            },
-            evidence.join(", "),
-        )
-    } else {
-        match mounts {
-            Reading::Unreadable { reason } => Reading::unreadable(reason),
-            _ => Reading::absent(
-                "/.dockerenv, /run/.containerenv, /proc/self/mountinfo, /proc/self/cgroup",
-            ),
-        }
-    }
-}
-
-/// Whether a mount point is a driver file or node that a container toolkit puts there.
-fn is_injected(target: &str) -> bool {
-    target.starts_with("/dev/nvidia")
-        || target == "/dev/dxg"
-        || target.starts_with("/proc/driver/nvidia")
-        || target.contains("/libcuda.so")
-        || target.contains("/libnvidia-")
-        || target.contains("/libdxcore.so")
-        || target.ends_with("/nvidia-smi")
 }
 
 /// The systemd unit of this process: the innermost `.service` or `.scope` of its cgroup path.

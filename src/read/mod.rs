@@ -6,9 +6,11 @@
 
 pub mod ar;
 pub mod architectures;
+pub mod cdi;
 pub mod cudart;
 mod dynamic;
 pub mod elf;
+pub mod engines;
 mod etc;
 pub mod fatbin;
 pub mod gobuild;
@@ -20,6 +22,7 @@ pub mod ldcache;
 pub mod linkage;
 pub mod needs;
 mod notes;
+pub mod nvidia_require;
 mod packages;
 pub mod pages;
 pub mod part;

@@ -230,6 +230,8 @@ pub struct Mount {
     pub fstype: String,
     /// The device, or what the file system names instead.
     pub source: String,
+    /// Whether it is mounted read-only here.
+    pub read_only: bool,
 }
 
 /// `/proc/self/mountinfo`, with octal escapes (`\040` for a blank) decoded:
@@ -243,6 +245,7 @@ pub fn mountinfo(text: &str) -> Vec<Mount> {
         Some(Mount {
             root: unescaped(before.next()?),
             target: unescaped(before.next()?),
+            read_only: before.next()?.split(',').any(|option| option == "ro"),
             fstype: unescaped(after.next()?),
             source: unescaped(after.next().unwrap_or_default()),
         })

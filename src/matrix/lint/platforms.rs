@@ -10,6 +10,21 @@ pub(super) fn check(report: &mut Report<'_>) {
     jetsons(report);
     jetson_upgrades(report);
     distro_packages(report);
+    toolkit_flaws(report);
+}
+
+fn toolkit_flaws(report: &mut Report<'_>) {
+    let rows = report.matrix.toolkit_flaws();
+    report.ascending(
+        "toolkit_flaw",
+        false,
+        rows.iter().map(|row| (&row.fixed, row)),
+    );
+    for row in rows {
+        let mut at = report.at("toolkit_flaw", &row.id);
+        at.need(row.last < row.fixed, "mended before its last version");
+        at.need(row.id.starts_with("CVE-"), "no number of a CVE");
+    }
 }
 
 fn images(report: &mut Report<'_>) {

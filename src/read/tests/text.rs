@@ -288,6 +288,7 @@ broken line
         target: target.to_owned(),
         fstype: fstype.to_owned(),
         source: source.to_owned(),
+        read_only: target.starts_with("/c"),
     };
     assert_eq!(
         mountinfo(text),

@@ -3,6 +3,12 @@
 //! A container takes the driver from its host. What is missing or different inside is never called the driver's fault
 //! here: it is the container's, or it cannot be told.
 
+mod host;
+mod image;
+mod requirement;
+mod ways;
+
+use self::ways::{with_capabilities, with_gpus};
 use super::driver::mismatch;
 use super::stack::{in_words, verified, with_cu_init};
 use super::system::needed_by_cuda;
@@ -12,12 +18,39 @@ use crate::finding::{Finding, Fix, Severity};
 
 pub(super) static RULES: &[Rule] = &[
     Rule {
+        id: "cdi-device-twice",
+        layer: Layer::Container,
+        severity: Severity::Warning,
+        need: Need::Detail,
+        follows_from: &[],
+        page: include_str!("../pages/cdi-device-twice.md"),
+        check: host::cdi_device_twice,
+    },
+    Rule {
+        id: "cdi-spec-stale",
+        layer: Layer::Container,
+        severity: Severity::Warning,
+        need: Need::Detail,
+        follows_from: &[],
+        page: include_str!("../pages/cdi-spec-stale.md"),
+        check: host::cdi_spec_stale,
+    },
+    Rule {
+        id: "container-char-links-missing",
+        layer: Layer::Container,
+        severity: Severity::Warning,
+        need: Need::Detail,
+        follows_from: &[],
+        page: include_str!("../pages/container-char-links-missing.md"),
+        check: host::container_char_links_missing,
+    },
+    Rule {
         id: "container-device-eperm",
         layer: Layer::Container,
         severity: Severity::Error,
         need: Need::Detail,
         follows_from: &[],
-        page: include_str!("pages/container-device-eperm.md"),
+        page: include_str!("../pages/container-device-eperm.md"),
         check: container_device_eperm,
     },
     Rule {
@@ -26,26 +59,93 @@ pub(super) static RULES: &[Rule] = &[
         severity: Severity::Error,
         need: Need::Detail,
         follows_from: &[],
-        page: include_str!("pages/container-device-missing.md"),
+        page: include_str!("../pages/container-device-missing.md"),
         check: container_device_missing,
+    },
+    Rule {
+        id: "container-driver-in-image",
+        layer: Layer::Container,
+        severity: Severity::Error,
+        need: Need::Detail,
+        follows_from: &[],
+        page: include_str!("../pages/container-driver-in-image.md"),
+        check: image::container_driver_in_image,
     },
     Rule {
         id: "container-driver-mismatch",
         layer: Layer::Container,
         severity: Severity::Error,
         need: Need::Detail,
-        follows_from: &[],
-        page: include_str!("pages/container-driver-mismatch.md"),
+        follows_from: &["container-driver-in-image"],
+        page: include_str!("../pages/container-driver-mismatch.md"),
         check: container_driver_mismatch,
+    },
+    Rule {
+        id: "container-engine-misconfigured",
+        layer: Layer::Container,
+        severity: Severity::Warning,
+        need: Need::Detail,
+        follows_from: &[],
+        page: include_str!("../pages/container-engine-misconfigured.md"),
+        check: host::container_engine_misconfigured,
+    },
+    Rule {
+        id: "container-gpu-not-requested",
+        layer: Layer::Container,
+        severity: Severity::Note,
+        need: Need::Detail,
+        follows_from: &[],
+        page: include_str!("../pages/container-gpu-not-requested.md"),
+        check: image::container_gpu_not_requested,
     },
     Rule {
         id: "container-library-missing",
         layer: Layer::Container,
         severity: Severity::Error,
         need: Need::Detail,
-        follows_from: &[],
-        page: include_str!("pages/container-library-missing.md"),
+        follows_from: &["container-library-not-linked"],
+        page: include_str!("../pages/container-library-missing.md"),
         check: container_library_missing,
+    },
+    Rule {
+        id: "container-library-not-linked",
+        layer: Layer::Container,
+        severity: Severity::Error,
+        need: Need::Detail,
+        follows_from: &[],
+        page: include_str!("../pages/container-library-not-linked.md"),
+        check: image::container_library_not_linked,
+    },
+    Rule {
+        id: "container-nvml-missing",
+        layer: Layer::Container,
+        severity: Severity::Warning,
+        need: Need::Detail,
+        follows_from: &[],
+        page: include_str!("../pages/container-nvml-missing.md"),
+        check: image::container_nvml_missing,
+    },
+    Rule {
+        id: "container-requirement-not-met",
+        layer: Layer::Container,
+        severity: Severity::Warning,
+        need: Need::Detail,
+        follows_from: &[
+            "driver-too-old",
+            "container-driver-in-image",
+            "container-driver-mismatch",
+        ],
+        page: include_str!("../pages/container-requirement-not-met.md"),
+        check: requirement::container_requirement_not_met,
+    },
+    Rule {
+        id: "container-toolkit-vulnerable",
+        layer: Layer::Container,
+        severity: Severity::Warning,
+        need: Need::Detail,
+        follows_from: &[],
+        page: include_str!("../pages/container-toolkit-vulnerable.md"),
+        check: host::container_toolkit_vulnerable,
     },
     Rule {
         id: "container-without-gpu",
@@ -53,8 +153,17 @@ pub(super) static RULES: &[Rule] = &[
         severity: Severity::Warning,
         need: Need::Detail,
         follows_from: &[],
-        page: include_str!("pages/container-without-gpu.md"),
+        page: include_str!("../pages/container-without-gpu.md"),
         check: container_without_gpu,
+    },
+    Rule {
+        id: "gpu-operator-stuck",
+        layer: Layer::Container,
+        severity: Severity::Warning,
+        need: Need::Detail,
+        follows_from: &[],
+        page: include_str!("../pages/gpu-operator-stuck.md"),
+        check: host::gpu_operator_stuck,
     },
 ];
 
@@ -179,7 +288,7 @@ fn container_device_missing(ctx: &Ctx<'_>) -> Outcome {
         finding = finding.evidence(path.clone(), "absent", "/dev");
     }
     let finding = with_cu_init(ctx, with_request(ctx, finding));
-    Outcome::found([finding.fix(verified(ctx, Fix::at(Layer::Container, "start the container with its GPUs: docker run --gpus all, podman run --device nvidia.com/gpu=all, or a GPU in the pod's resource limits").cost("restart of the container")))])
+    Outcome::found([finding.fix(with_gpus(ctx))])
 }
 
 /// Inside a container, user space and the host's module differ.
@@ -237,15 +346,11 @@ fn container_library_missing(ctx: &Ctx<'_>) -> Outcome {
         finding = finding.evidence("device", node.path.clone(), "/dev");
     }
     let finding = with_request(ctx, finding);
-    let first = if nvml.is_some() {
-        "ask for the compute capability too: NVIDIA_DRIVER_CAPABILITIES=compute,utility, and in a device request capabilities: [gpu, compute, utility]"
+    Outcome::found([finding.fix(if nvml.is_some() {
+        with_capabilities(ctx)
     } else {
-        "start the container with the NVIDIA runtime or CDI: docker run --gpus all, podman run --device nvidia.com/gpu=all"
-    };
-    Outcome::found([finding.fix(verified(
-        ctx,
-        Fix::at(Layer::Container, first).cost("restart of the container"),
-    ))])
+        with_gpus(ctx)
+    })])
 }
 
 /// GPUs are asked for in the environment, the host has a driver, and nothing came in.
@@ -266,5 +371,5 @@ fn container_without_gpu(ctx: &Ctx<'_>) -> Outcome {
         finding = finding.evidence("host's kernel module", version.to_string(), source);
     }
     let finding = with_request(ctx, finding);
-    Outcome::found([finding.fix(verified(ctx, Fix::at(Layer::Container, "start the container with --gpus all (Docker), --device nvidia.com/gpu=all (Podman), or the runtime class nvidia and a GPU limit (Kubernetes)").cost("restart of the container")))])
+    Outcome::found([finding.fix(with_gpus(ctx))])
 }
