@@ -164,6 +164,9 @@ fn look(args: &LookArgs) -> Result<Facts, Error> {
             let path = named(prefix, Kind::Folder, "no such folder")?;
             if probe::is_environment(&sysroot, &path) {
                 Ok(path)
+            } else if let Reading::Unreadable { reason } = sysroot.list(&path, |_| false) {
+                let reason = reason.rsplit(": ").next().unwrap_or(&reason);
+                Err(Error::file("read", prefix, reason))
             } else {
                 Err(Error::file(
                     "examine",

@@ -283,6 +283,27 @@ fn in_telling_order(findings: Vec<Finding>) -> Vec<Finding> {
     ordered
 }
 
+/// Each reason once; one that ends with another says the same and more.
+fn without_repeats(reasons: Vec<String>) -> Vec<String> {
+    let mut kept: Vec<String> = Vec::new();
+    for reason in reasons {
+        if !kept.iter().any(|known| known.ends_with(&reason)) {
+            kept.push(reason);
+        }
+    }
+    kept
+}
+
+/// A reason, with who may read what was refused.
+fn with_who_may(ctx: &Ctx<'_>, reason: String) -> String {
+    let is_refused = reason.contains("permission denied");
+    if is_refused && ctx.facts.scope.as_root.value() == Some(&false) {
+        format!("{reason} (as root it can be read)")
+    } else {
+        reason
+    }
+}
+
 fn layer_state(
     ctx: &Ctx<'_>,
     layer: Layer,
@@ -307,7 +328,9 @@ fn layer_state(
                 .filter(|(rule, _)| rule.layer == layer)
                 .map(|(_, alone)| alone.clone()),
         )
+        .chain(ctx.unread(layer))
         .collect();
+    let reasons = without_repeats(reasons);
     let (status, reason) = match worst {
         Some(Severity::Error) => (Status::Fault, None),
         _ if !reasons.is_empty() => (Status::Unknown, Some(reasons.join("; "))),
@@ -355,7 +378,7 @@ fn verdict(
             layer: Some(state.layer),
             finding: None,
             key: None,
-            summary: state.reason.clone().unwrap_or_default(),
+            summary: with_who_may(ctx, state.reason.clone().unwrap_or_default()),
             roots: keys,
         },
         _ => Verdict {

@@ -289,8 +289,14 @@ fn runtime(ctx: &Ctx<'_>) -> (bool, String) {
         ));
         return (true, parts.join(", "));
     }
+    if let Reading::Unreadable { reason } = &ctx.facts.runtime.cudart {
+        return (false, format!("not read: {reason}"));
+    }
     let all = ctx.facts.runtime.cudart.items();
     match all.first() {
+        None if !ctx.unread(Layer::Runtime).is_empty() => {
+            (false, "no libcudart in what was read".to_owned())
+        }
         Some(copy) => (
             false,
             format!(

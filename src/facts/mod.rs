@@ -344,6 +344,19 @@ pub struct Consumer {
     pub torch_cuda: Reading<crate::version::Version>,
     /// The frameworks whose runtime is judged: `torch 2.10.0`. Names and versions of distributions only.
     pub frameworks: Reading<Vec<Distribution>>,
+    /// Files and folders of it that are there and could not be read: what they hold is not known, and not absent.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub unread: Vec<Unread>,
+}
+
+/// A file or folder that could not be read.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(default)]
+pub struct Unread {
+    /// Where it is.
+    pub path: String,
+    /// Why, with the path that was refused: `/v/lib: permission denied`.
+    pub reason: String,
 }
 
 /// The kind of consumer.

@@ -9,6 +9,7 @@ use crate::facts::{Consumer, ConsumerKind, Distribution, Process, Reading};
 use crate::probe::application::App;
 use crate::probe::distributions::{self, Named};
 use crate::probe::search_path::{self, Site, python_folders};
+use crate::probe::unread;
 use crate::sysroot::{Kind, Sysroot, file_name, join, parent};
 use crate::version::Version;
 
@@ -150,10 +151,10 @@ impl World<'_> {
         // A variable may outlive the environment that it names; what was asked for by name is examined as it is.
         let stale: Vec<String> = candidates
             .iter()
-            .filter(|(prefix, why)| why != ASKED && !sysroot.exists(prefix))
+            .filter(|(prefix, why)| why != ASKED && sysroot.stat(prefix).is_absent())
             .map(|(prefix, why)| format!("{why} names {prefix}, which is not there"))
             .collect();
-        candidates.retain(|(prefix, why)| why == ASKED || sysroot.exists(prefix));
+        candidates.retain(|(prefix, why)| why == ASKED || !sysroot.stat(prefix).is_absent());
         let on_path = world.python_on_path();
         let mut chosen = candidates
             .first()
@@ -396,15 +397,20 @@ impl World<'_> {
                 kind: ConsumerKind::Environment,
                 what: short(prefix, self.working_folder),
                 why: why.to_owned(),
-                prefix: if self.sysroot.exists(prefix) {
-                    Reading::present(prefix.to_owned(), why)
-                } else {
+                // What is refused is there all the same.
+                prefix: if self.sysroot.stat(prefix).is_absent() {
                     Reading::absent(prefix)
+                } else {
+                    Reading::present(prefix.to_owned(), why)
                 },
-                frameworks: frameworks(&sites, &named),
+                frameworks: match unread::of_search_path(self.sysroot, prefix, &sites).first() {
+                    Some(refused) if named.is_empty() => Reading::unreadable(&refused.reason),
+                    _ => frameworks(&sites, &named),
+                },
                 site_packages,
                 also_found: Vec::new(),
                 torch_cuda,
+                unread: unread::of_search_path(self.sysroot, prefix, &sites),
             },
             sites,
             named,

@@ -10,7 +10,7 @@ use crate::facts::{
 use crate::probe::consumer::has_extension;
 use crate::probe::loader::kind_of;
 use crate::probe::search_path::{Site, resolved};
-use crate::probe::shared_files;
+use crate::probe::{shared_files, unread};
 use crate::read::{ReadAt, elf, pydist, record};
 use crate::sysroot::{Sysroot, file_name, join, parent};
 
@@ -192,7 +192,7 @@ pub(super) fn probe(
             shared: Reading::absent("no environment"),
         };
     }
-    let refused = sites.iter().find_map(|site| site.refused.clone());
+    let refused = unread::search_path(consumer, sites);
     if let Some(reason) = refused.filter(|_| named.is_empty()) {
         return PythonFacts {
             distributions: Reading::unreadable(reason.as_str()),

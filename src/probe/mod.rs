@@ -22,6 +22,7 @@ mod shared_files;
 mod start;
 mod system;
 mod toolchain;
+mod unread;
 pub mod vendor;
 
 use std::collections::BTreeMap;
@@ -232,6 +233,7 @@ pub fn take(request: &Request) -> Facts {
     facts.framework = guarded(&mut problems, "framework", || {
         framework::probe(sysroot, &loader, &env, &sites, &facts)
     });
+    unread::in_environment(sysroot, &sites, &mut facts);
     facts.problems = problems;
 
     if request.redact {

@@ -6,6 +6,7 @@ use crate::probe::application::Own;
 use crate::probe::distributions::Named;
 use crate::probe::loader::{Found, Loader, is_library_name, toolkit_folders};
 use crate::probe::search_path::Site;
+use crate::probe::unread;
 use crate::read::{cudart, proc};
 use crate::sysroot::{Sysroot, file_name, join};
 use crate::version::Version;
@@ -57,6 +58,13 @@ pub(super) fn copies(
             continue;
         }
         copies.push(copy(sysroot, loader, named, path, real, by));
+    }
+    if let Some(reason) = unread::search_path(consumer, sites)
+        && !copies
+            .iter()
+            .any(|copy| copy.reached_by.contains(&ReachedBy::Environment))
+    {
+        return Reading::unreadable(reason);
     }
     // Reached by nothing but a listing of a default folder: the loader does get it there.
     Reading::present(

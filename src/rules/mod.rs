@@ -90,6 +90,15 @@ impl Ctx<'_> {
             .map(String::as_str)
     }
 
+    /// What of the consumer's environment could not be read and belongs to a layer, each with its reason.
+    pub fn unread(&self, layer: Layer) -> Vec<String> {
+        let consumer = &self.facts.consumer;
+        let all = consumer.unread.iter();
+        all.filter(|unread| layers_of(&unread.path, &consumer.site_packages).contains(&layer))
+            .map(|unread| unread.reason.clone())
+            .collect()
+    }
+
     /// Whether this runs in a container.
     pub fn in_container(&self) -> bool {
         self.facts.system.container.is_present()
@@ -203,6 +212,34 @@ macro_rules! known {
     };
 }
 use known;
+
+/// The layers that a file or folder of an environment may hold something of.
+fn layers_of(path: &str, sites: &[String]) -> &'static [Layer] {
+    let known = crate::read::recipes::known_name(crate::sysroot::file_name(path));
+    if known.is_some() {
+        return match libraries::layer_of(path) {
+            Layer::Runtime => &[Layer::Runtime],
+            _ => &[Layer::Libraries],
+        };
+    }
+    let inside = sites.iter().find_map(|site| {
+        let rest = path.strip_prefix(site.as_str())?;
+        rest.strip_prefix('/')
+    });
+    match inside {
+        Some(inside) if inside == "nvidia" || inside.starts_with("nvidia/") => {
+            &[Layer::Runtime, Layer::Libraries]
+        }
+        Some(_) => &[Layer::Framework],
+        None => &[Layer::Runtime, Layer::Libraries, Layer::Framework],
+    }
+}
+
+/// What a rule answers that accuses because something is not there, where some of the environment could not be read.
+fn unread(ctx: &Ctx<'_>) -> Option<Outcome> {
+    let first = ctx.facts.consumer.unread.first()?;
+    Some(Outcome::unknown(first.reason.clone()))
+}
 
 /// Why a reading is missing, for [`Outcome::Unknown`]; `None` where it is present or absent.
 fn missing<T>(what: &str, reading: &Reading<T>) -> Option<String> {

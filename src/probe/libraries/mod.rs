@@ -19,6 +19,7 @@ use crate::facts::{Consumer, ConsumerKind, LibrariesFacts, Link, Process, Python
 use crate::probe::loader::Loader;
 use crate::probe::resolve::{self, Resolver};
 use crate::probe::search_path::Site;
+use crate::probe::unread;
 use crate::read::recipes;
 use crate::sysroot::Sysroot;
 
@@ -43,6 +44,13 @@ pub(super) fn probe(
 ) -> LibrariesFacts {
     if let Some(process) = environment.process {
         return process::of_process(sysroot, loader, environment, process);
+    }
+    // What may lie in a folder that is refused comes before anything that the loader finds elsewhere.
+    if let Some(reason) = unread::search_path(environment.consumer, environment.sites) {
+        return LibrariesFacts {
+            copies: Reading::unreadable(reason.as_str()),
+            links: Reading::unreadable(reason),
+        };
     }
     let copies = Copies::new(sysroot, loader, environment);
     let entries = entries::find(sysroot, environment, copies.brought());

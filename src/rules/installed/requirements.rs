@@ -8,7 +8,7 @@ use crate::finding::{Finding, Fix, Severity};
 use crate::read::requirement::{Fit, Requirement};
 use crate::rules::framework::BUILT_ON_TORCH;
 use crate::rules::libraries::{layer_of as layer_of_library, missing_links};
-use crate::rules::{Ctx, Outcome, known};
+use crate::rules::{Ctx, Outcome, known, unread};
 use crate::sysroot::file_name;
 use crate::version::Version;
 
@@ -278,6 +278,9 @@ fn extra_of(line: &str) -> Option<String> {
 
 pub(super) fn requirement_absent(ctx: &Ctx<'_>) -> Outcome {
     let _ = known!(ctx.facts.python.distributions, "distributions");
+    if let Some(unknown) = unread(ctx) {
+        return unknown;
+    }
     let links = missing_links(ctx);
     Outcome::found(
         absent(ctx)

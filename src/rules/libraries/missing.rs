@@ -10,7 +10,7 @@ use crate::read::recipes::known_name;
 use crate::rules::framework::is_for_other_cuda;
 use crate::rules::installed::{Absent, Tool, absent};
 use crate::rules::stack::in_words;
-use crate::rules::{Ctx, Outcome, known};
+use crate::rules::{Ctx, Outcome, known, unread};
 use crate::sysroot::file_name;
 use crate::version::Version;
 
@@ -86,6 +86,9 @@ fn is_needed(ctx: &Ctx<'_>, link: &Link) -> bool {
 pub(super) fn library_missing(ctx: &Ctx<'_>) -> Outcome {
     let _ = known!(ctx.facts.libraries.links, "who gets which library");
     let copies = known!(ctx.facts.libraries.copies, "copies of libraries");
+    if let Some(unknown) = unread(ctx) {
+        return unknown;
+    }
     let absent = absent(ctx);
     // By who needs it, and by what explains that it is missing: what nothing explains is a fault of its own.
     let mut groups: Vec<(String, Option<String>, Vec<Link>)> = Vec::new();
