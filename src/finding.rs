@@ -143,6 +143,21 @@ pub fn shell_quote(word: &str) -> String {
     quoted
 }
 
+/// A list for a variable such as `LD_LIBRARY_PATH`, as a shell reads it. A `~` (a redacted home) would stay a `~` inside of
+/// quotes and behind a colon: it becomes `$HOME`.
+pub fn shell_list(parts: &[&str], separator: &str) -> String {
+    let one = |part: &&str| match part.strip_prefix("~/") {
+        Some(rest) => format!("\"$HOME\"/{}", shell_quote(rest)),
+        None if *part == "~" => "\"$HOME\"".to_owned(),
+        None => shell_quote(part),
+    };
+    if !parts.iter().any(|part| part.starts_with('~')) {
+        return shell_quote(&parts.join(separator));
+    }
+    let quoted: Vec<String> = parts.iter().map(one).collect();
+    quoted.join(separator)
+}
+
 /// What a rule found.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Finding {
@@ -288,5 +303,15 @@ mod tests {
         );
         assert_eq!(shell_quote("~/my env/bin"), "~/'my env/bin'");
         assert_eq!(shell_quote(""), "''");
+    }
+
+    #[test]
+    fn a_home_in_a_list_is_read_as_one() {
+        assert_eq!(shell_list(&["/a", "/b"], ":"), "/a:/b");
+        assert_eq!(shell_list(&["/a b", "/c"], ":"), "'/a b:/c'");
+        assert_eq!(
+            shell_list(&["/o", "~/a b", "~"], ":"),
+            "/o:\"$HOME\"/'a b':\"$HOME\""
+        );
     }
 }

@@ -4,6 +4,7 @@
 //! Pure: it runs the rules over the facts and links what they answer, and reads nothing itself.
 
 mod summary;
+mod verify;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -173,7 +174,8 @@ pub fn diagnose(facts: &Facts, matrix: &Matrix, options: &Options) -> Diagnosis 
     let (ignored, mut findings) = leave_out(findings, options);
     let wanted = |layer: Layer| options.only.is_empty() || options.only.contains(&layer);
     findings.retain(|f| wanted(f.layer));
-    let findings = in_telling_order(findings);
+    let mut findings = in_telling_order(findings);
+    verify::fill(facts, &mut findings);
     let layers: Vec<LayerState> = Layer::ALL
         .into_iter()
         .filter(|layer| wanted(*layer))
@@ -338,10 +340,16 @@ fn layer_state(
         _ if present => (Status::Ok, None),
         _ => (Status::Absent, None),
     };
+    // The reason stands beside it, and is told once.
+    let is_told = reason.is_some() && reason.as_deref() == summary.strip_prefix("not read: ");
     LayerState {
         layer,
         status,
-        summary,
+        summary: if is_told {
+            "not read".to_owned()
+        } else {
+            summary
+        },
         reason,
     }
 }

@@ -96,7 +96,21 @@ impl Ctx<'_> {
         let all = consumer.unread.iter();
         all.filter(|unread| layers_of(&unread.path, &consumer.site_packages).contains(&layer))
             .map(|unread| unread.reason.clone())
+            .chain(self.unread_of_process(layer))
             .collect()
+    }
+
+    /// Why it is not known what a process has of a layer.
+    fn unread_of_process(&self, layer: Layer) -> Option<String> {
+        let facts = self.facts;
+        if facts.consumer.kind != crate::facts::ConsumerKind::Process {
+            return None;
+        }
+        match (layer, &facts.runtime.cudart, &facts.libraries.copies) {
+            (Layer::Runtime, Reading::Unreadable { reason }, _)
+            | (Layer::Libraries, _, Reading::Unreadable { reason }) => Some(reason.clone()),
+            _ => None,
+        }
     }
 
     /// Whether this runs in a container.

@@ -120,7 +120,15 @@ pub(super) fn tensorflow_libraries_out_of_reach(ctx: &Ctx<'_>) -> Outcome {
             tensorflow.out_of_reach.source(),
         );
     }
-    let path = folders.join(":");
+    // Inside of the quotes a `~` (a redacted home) would stay one.
+    let quotable: Vec<String> = folders
+        .iter()
+        .map(|folder| match folder.strip_prefix("~/") {
+            Some(rest) => format!("$HOME/{rest}"),
+            None => folder.to_string(),
+        })
+        .collect();
+    let path = quotable.join(":");
     finding = finding.evidence(
         "LD_LIBRARY_PATH",
         ctx.env("LD_LIBRARY_PATH").unwrap_or("not set"),

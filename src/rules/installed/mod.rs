@@ -8,6 +8,7 @@ mod twice;
 
 pub(super) use requirements::{Absent, absent};
 
+use super::libraries::pythonpath_of;
 use super::{Ctx, Need, Rule};
 use crate::facts::{Installed, Layer};
 use crate::finding::{Fix, Severity, shell_line};
@@ -145,6 +146,10 @@ fn in_words(name: &str, version: &str) -> String {
     format!("{name} {version}")
 }
 
+/// Stands for the installer of what lies in a folder of `PYTHONPATH`: that is another environment's, and what is installed
+/// into this one comes behind it.
+const ELSEWHERE: &str = "PYTHONPATH";
+
 /// How the tool that installed a distribution is called for its environment.
 pub(super) struct Tool<'a> {
     prefix: &'a str,
@@ -158,7 +163,11 @@ impl<'a> Tool<'a> {
         let prefix = ctx.facts.consumer.prefix.value();
         Self {
             prefix: prefix.map_or("/usr", String::as_str),
-            installer: dist.installer.value().map_or("pip", String::as_str),
+            installer: if pythonpath_of(ctx, &dist.site).is_some() {
+                ELSEWHERE
+            } else {
+                dist.installer.value().map_or("pip", String::as_str)
+            },
             user_site: dist.site.contains("/.local/lib/python"),
         }
     }
@@ -181,7 +190,7 @@ impl<'a> Tool<'a> {
     pub(super) fn install_all(&self, requirements: &[String], again: bool) -> Option<String> {
         let python = format!("{}/bin/python3", self.prefix);
         let mut words = match self.installer {
-            "dpkg" => return None,
+            "dpkg" | ELSEWHERE => return None,
             "conda" => {
                 let mut words = vec!["conda", "install", "--prefix", self.prefix];
                 if again {
@@ -225,7 +234,7 @@ impl<'a> Tool<'a> {
     fn uninstall(&self, names: &[&str]) -> Option<String> {
         let python = format!("{}/bin/python3", self.prefix);
         let mut words = match self.installer {
-            "dpkg" => return None,
+            "dpkg" | ELSEWHERE => return None,
             "conda" => vec!["conda", "remove", "--prefix", self.prefix, "--force"],
             "uv" => vec!["uv", "pip", "uninstall", "--python", self.prefix],
             _ => vec![python.as_str(), "-m", "pip", "uninstall", "--yes"],

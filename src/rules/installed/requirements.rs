@@ -7,7 +7,9 @@ use crate::facts::{Installed, Layer, Link};
 use crate::finding::{Finding, Fix, Severity};
 use crate::read::requirement::{Fit, Requirement};
 use crate::rules::framework::BUILT_ON_TORCH;
-use crate::rules::libraries::{layer_of as layer_of_library, missing_links};
+use crate::rules::libraries::{
+    layer_of as layer_of_library, missing_links, pythonpath_of, without_pythonpath,
+};
 use crate::rules::{Ctx, Outcome, known, unread};
 use crate::sysroot::file_name;
 use crate::version::Version;
@@ -103,6 +105,23 @@ fn not_met(ctx: &Ctx<'_>, dist: &Installed, unmet: &[Unmet<'_>]) -> Option<Findi
                 unmet.installed.metadata.clone(),
             );
     }
+    let mut finding = finding.source("Python packaging: dependency specifiers (Requires-Dist)");
+    let mut shadows: Vec<Fix> = Vec::new();
+    let (ours, elsewhere): (Vec<&Unmet<'_>>, Vec<&Unmet<'_>>) = unmet
+        .iter()
+        .partition(|unmet| pythonpath_of(ctx, &unmet.installed.site).is_none());
+    for unmet in &elsewhere {
+        let fix = without_pythonpath(ctx, &unmet.installed.site);
+        let fix = fix.map(|fix| fix.verify("gpudoctor"));
+        shadows.extend(fix.filter(|fix| !shadows.contains(fix)));
+    }
+    for fix in shadows {
+        finding = finding.fix(fix);
+    }
+    if ours.is_empty() {
+        return Some(finding);
+    }
+    let unmet = ours;
     let commands = unmet
         .iter()
         .map(|unmet| {
@@ -119,17 +138,13 @@ fn not_met(ctx: &Ctx<'_>, dist: &Installed, unmet: &[Unmet<'_>]) -> Option<Findi
         .iter()
         .map(|unmet| format!("{}{}", unmet.required.name, unmet.required.versions()))
         .collect();
-    Some(
-        finding
-            .fix(with_commands(
-                Fix::at(
-                    layer,
-                    format!("install what it requires: {}", names.join("; ")),
-                ),
-                commands,
-            ))
-            .source("Python packaging: dependency specifiers (Requires-Dist)"),
-    )
+    Some(finding.fix(with_commands(
+        Fix::at(
+            layer,
+            format!("install what it requires: {}", names.join("; ")),
+        ),
+        commands,
+    )))
 }
 
 /// What a distribution requires and the environment does not have.

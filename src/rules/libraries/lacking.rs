@@ -124,11 +124,15 @@ fn with_fixes(ctx: &Ctx<'_>, finding: Finding, link: &Link, own: Option<(&str, &
     let mut finding = finding;
     if let Some(fix) = out_of_the_way(ctx, link) {
         finding = finding.fix(fix.verify("gpudoctor"));
-        if let Some(beside) = &link.beside {
-            let folder = parent(beside);
+        // What is loaded before, or found by a search path of its own, comes before LD_LIBRARY_PATH.
+        let by_search = ["LD_LIBRARY_PATH", "ld.so.cache", "default folder"];
+        if let Some(beside) = &link.beside
+            && by_search.contains(&link.by.as_str())
+        {
             let others = ctx.env("LD_LIBRARY_PATH").unwrap_or_default();
-            let value =
-                crate::finding::shell_quote(format!("{folder}:{others}").trim_end_matches(':'));
+            let mut parts = vec![parent(beside)];
+            parts.extend(others.split([':', ';']).filter(|dir| !dir.is_empty()));
+            let value = crate::finding::shell_list(&parts, ":");
             finding = finding.fix(
                 Fix::at(
                     Layer::Application,

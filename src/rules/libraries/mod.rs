@@ -8,11 +8,15 @@ mod majors;
 mod missing;
 mod older;
 mod parts;
+mod paths;
 mod shadowed;
 
 pub(super) use majors::cuda_majors_mixed;
 pub(super) use missing::missing_links;
 pub(super) use parts::nvrtc_builtins_mixed;
+pub(super) use paths::{pythonpath_of, without_pythonpath};
+
+use paths::out_of_the_way;
 
 use super::installed::Tool;
 use super::{Ctx, Need, Rule};
@@ -157,43 +161,6 @@ fn with_command(fix: Fix, command: Option<String>) -> Fix {
         Some(command) => fix.line(command),
         None => fix,
     }
-}
-
-/// How to take the copy that a link leads to out of the way.
-fn out_of_the_way(ctx: &Ctx<'_>, link: &Link) -> Option<Fix> {
-    let path = link.got.as_deref()?;
-    let folder = parent(path);
-    if link.by != "LD_LIBRARY_PATH" {
-        return match link.by.as_str() {
-            "LD_PRELOAD" => Some(Fix::at(
-                Layer::Application,
-                format!("take {path} out of LD_PRELOAD"),
-            )),
-            "ld.so.cache" | "default folder" => Some(Fix::at(
-                Layer::Libraries,
-                format!(
-                    "remove the other {} in {folder}, or bring both to one version",
-                    file_name(path)
-                ),
-            )),
-            _ => None,
-        };
-    }
-    let fix = Fix::at(
-        Layer::Application,
-        format!("take {folder} out of LD_LIBRARY_PATH for this program"),
-    );
-    let set = ctx.env("LD_LIBRARY_PATH")?;
-    let rest: Vec<&str> = set
-        .split([':', ';'])
-        .filter(|dir| !dir.is_empty() && dir.trim_end_matches('/') != folder)
-        .collect();
-    Some(if rest.is_empty() {
-        fix.line("unset LD_LIBRARY_PATH")
-    } else {
-        let value = crate::finding::shell_quote(&rest.join(":"));
-        fix.line(format!("export LD_LIBRARY_PATH={value}"))
-    })
 }
 
 /// How a copy is reached, for evidence.
