@@ -34,6 +34,9 @@ pub struct Framework {
     pub hip: Reading<Version>,
     /// Its GPU library: the file whose device code and needs are told here.
     pub library: Reading<String>,
+    /// Files that stand where this library, or one beside it that it needs, should be, and are none.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub damaged: Vec<DamagedLibrary>,
     /// Sonames that the library needs, in order.
     pub needed: Vec<String>,
     /// Of those the ones that carry a CUDA major version (libcudart, libcublas, libcublasLt), and where a copy lies.
@@ -126,4 +129,16 @@ pub struct PtxCode {
     pub target: String,
     /// The version of the PTX language.
     pub isa: Version,
+}
+
+/// A file that stands where a library should be and is none, by its headers.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(default)]
+pub struct DamagedLibrary {
+    /// Where it lies.
+    pub path: String,
+    /// Size in bytes.
+    pub size_bytes: u64,
+    /// What kind of file it is.
+    pub kind: super::FileKind,
 }

@@ -15,11 +15,12 @@ use std::collections::BTreeMap;
 use known::{KNOWN, Known};
 
 use crate::facts::{
-    Consumer, DeviceCode, Facts, Framework, FrameworkFacts, Installed, PciDevice, PtxCode, Reading,
-    VendorFacts,
+    Consumer, DamagedLibrary, DeviceCode, Facts, Framework, FrameworkFacts, Installed, PciDevice,
+    PtxCode, Reading, VendorFacts,
 };
-use crate::probe::loader::Loader;
+use crate::probe::loader::{Loader, kind_of};
 use crate::probe::search_path::Site;
+use crate::read::ReadAt as _;
 use crate::read::elf::{self, Shape};
 use crate::read::fatbin::{self, Held, Suffix};
 use crate::sysroot::{Sysroot, file_name, join, parent};
@@ -255,13 +256,23 @@ impl<'a> Look<'a> {
                 return;
             }
         };
-        let elf = match elf::identify(&file) {
+        let shape = elf::identify(&file);
+        found.damaged.extend(damage(path, &shape, file.len()));
+        let elf = match shape {
             Shape::Elf(elf) => elf,
             Shape::Empty => return found.code = damaged(path, "an empty file"),
             Shape::Truncated(words) | Shape::NotElf(words) | Shape::Unreadable(words) => {
                 return found.code = damaged(path, &words);
             }
         };
+        // Those beside it come with the same package, and are as easily cut off.
+        for needed in &elf.needed {
+            let beside = join(parent(path), needed);
+            if let Reading::Present { value: file, .. } = self.sysroot.file(&beside) {
+                let shape = elf::identify(&file);
+                found.damaged.extend(damage(&beside, &shape, file.len()));
+            }
+        }
         found.cuda_needs = self.cuda_needs(&elf, path);
         if known.on_torch {
             found.lacking = self.lacking(&file, path);
@@ -303,6 +314,18 @@ fn requires(record: &Installed) -> Vec<String> {
         .filter(|line| !line.contains("extra ==") && asks_for(line))
         .cloned()
         .collect()
+}
+
+/// A file that is no library, by its headers; of one that could not be read nothing is known.
+fn damage(path: &str, shape: &Shape, size_bytes: u64) -> Option<DamagedLibrary> {
+    if matches!(shape, Shape::Elf(_) | Shape::Unreadable(_)) {
+        return None;
+    }
+    Some(DamagedLibrary {
+        path: path.to_owned(),
+        size_bytes,
+        kind: kind_of(path, shape),
+    })
 }
 
 fn damaged(path: &str, words: &str) -> Reading<DeviceCode> {

@@ -2,7 +2,8 @@
 
 use super::{called, install_again, layer_of, owner, with_command};
 use crate::facts::{
-    ANY_PROGRAM, ChangedFile, FileKind, Framework, Installed, Layer, LibraryFile, Link, ReachedBy,
+    ANY_PROGRAM, ChangedFile, DamagedLibrary, FileKind, Framework, Installed, Layer, LibraryFile,
+    Link, ReachedBy,
 };
 use crate::finding::{Finding, Fix, Severity};
 use crate::matrix::{Opens, Wheel};
@@ -382,7 +383,8 @@ fn damage(kind: &FileKind) -> Option<String> {
 pub(super) fn library_damaged(ctx: &Ctx<'_>) -> Outcome {
     let copies = known!(ctx.facts.libraries.copies, "copies of libraries");
     let links = ctx.facts.libraries.links.items();
-    let of_frameworks = damaged_of_packages(ctx, copies);
+    let mut of_frameworks = damaged_of_packages(ctx, copies);
+    of_frameworks.extend(damaged_by_headers(ctx, copies));
     Outcome::found(of_frameworks.into_iter().chain(copies.iter().filter_map(|copy| {
         // The runtime itself has a rule of its own.
         if copy.name == "libcudart" {
@@ -435,6 +437,55 @@ pub(super) fn library_damaged(ctx: &Ctx<'_>) -> Outcome {
         };
         Some(finding.fix(fix.verify("gpudoctor")))
     })))
+}
+
+/// Libraries of frameworks that are none by their own headers, where no record tells another size: a pointer of Git LFS that
+/// was checked out and installed has the size that was recorded, and what was copied in has no record.
+fn damaged_by_headers(ctx: &Ctx<'_>, copies: &[LibraryFile]) -> Vec<Finding> {
+    let is_told = |path: &str| {
+        let all = ctx.facts.python.distributions.items().iter();
+        all.flat_map(|dist| &dist.changed)
+            .any(|changed| changed.path == path && damage(&changed.kind).is_some())
+            || copies.iter().any(|c| c.path == path || c.real_path == path)
+    };
+    let of_one = |framework: &Framework| -> Option<Finding> {
+        let damaged: Vec<(&DamagedLibrary, String)> = framework
+            .damaged
+            .iter()
+            .filter(|file| !is_told(&file.path))
+            .filter_map(|file| Some((file, damage(&file.kind)?)))
+            .collect();
+        let (first, what) = damaged.first()?;
+        let others = match damaged.len() - 1 {
+            0 => String::new(),
+            n => format!(" (and {n} more of its libraries are damaged)"),
+        };
+        let version = framework.version.value().map_or("", String::as_str);
+        let named = format!("{} {version}", framework.name)
+            .trim_end()
+            .to_owned();
+        let title = format!("{} of {named} {what}{others}", first.path);
+        let mut finding = Finding::new("library-damaged", Layer::Framework, Severity::Error, title)
+            .component(file_name(&first.path))
+            .subject(first.path.clone())
+            .detail("What needs this file fails when it is loaded: `file too short`, `invalid ELF header`.");
+        for (file, what) in &damaged {
+            let size = format!("{what}: {} bytes", file.size_bytes);
+            finding = finding.evidence("file", size, file.path.clone());
+        }
+        let fix = match framework.distribution.value() {
+            Some(name) => {
+                let fix = Fix::at(Layer::Framework, format!("install {name} {version} again"));
+                with_command(fix, install_again(ctx, name, version))
+            }
+            None => Fix::at(
+                Layer::Framework,
+                "put the whole file there: install its package again, or copy it again",
+            ),
+        };
+        Some(finding.fix(fix.verify("gpudoctor")))
+    };
+    ctx.frameworks().iter().filter_map(of_one).collect()
 }
 
 /// Libraries that packages brought and that are none of NVIDIA's, `libc10.so` or a framework's GPU library: those with
