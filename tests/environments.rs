@@ -789,3 +789,112 @@ fn what_else_was_seen_is_named() {
         format!("$CONDA_PREFIX; $VIRTUAL_ENV names {gone}, which is not there")
     );
 }
+
+/// The report of an ordinary user: as root nothing is refused.
+fn report_of_user(lab: &Lab) -> Value {
+    // What the user runs has to lie where the user gets.
+    let program = lab.place.path().join("gpudoctor");
+    let words = ["check", "--format", "json"];
+    let mut command = lab.command(&words);
+    if rustix::process::geteuid().is_root() {
+        run(Command::new("chmod").arg("755").arg(lab.place.path()));
+        if !program.exists() {
+            run(Command::new("cp").arg(PROGRAM).arg(&program));
+        }
+        let own: Vec<_> = command.get_args().map(ToOwned::to_owned).collect();
+        let env: Vec<_> = command
+            .get_envs()
+            .filter_map(|(name, value)| Some((name.to_owned(), value?.to_owned())))
+            .collect();
+        command = Command::new("setpriv");
+        command
+            .args(["--reuid", "65534", "--regid", "65534", "--clear-groups"])
+            .arg(&program)
+            .args(own)
+            .env_clear()
+            .envs(env)
+            .current_dir(lab.place.path());
+    }
+    let output = command.output().unwrap();
+    serde_json::from_slice(&output.stdout)
+        .unwrap_or_else(|e| panic!("{e}: {}", String::from_utf8_lossy(&output.stderr)))
+}
+
+#[test]
+fn what_is_refused_is_no_absence() {
+    let lab = Lab::new(&[]);
+    let files = [
+        ("torch/version.py", "__version__ = '2.6.0'\ncuda = '12.4'\n"),
+        ("nvidia/cuda_runtime/__init__.py", ""),
+    ];
+    let torch = lab.wheel("torch", "2.6.0", &[], &files);
+    lab.install(&[&torch]);
+    let status = |report: &Value| report["verdict"]["status"].as_str().unwrap().to_owned();
+    let before = status(&report_of_user(&lab));
+    assert_ne!(before, "unknown");
+    let site = lab.site();
+    let refused = [
+        site.clone(),
+        site.join("nvidia/cuda_runtime"),
+        site.join("torch"),
+        lab.prefix.clone(),
+    ];
+    for path in refused {
+        run(Command::new("chmod").arg("0").arg(&path));
+        let report = report_of_user(&lab);
+        run(Command::new("chmod").arg("755").arg(&path));
+        let summary = report["verdict"]["summary"].as_str().unwrap();
+        let path = path.to_str().unwrap();
+        assert_eq!(status(&report), "unknown", "{path}: {summary}");
+        let words = format!("{path}: permission denied");
+        assert!(summary.contains(&words), "{summary}");
+    }
+    assert_eq!(status(&report_of_user(&lab)), before);
+}
+
+#[test]
+fn what_lies_in_pythonpath_is_mended_there() {
+    let lab = Lab::new(&[]);
+    let asks = ["nvidia-nccl-cu12==2.21.5"];
+    let torch = lab.wheel("torch", "2.6.0", &asks, &[("torch/version.py", "")]);
+    let own = lab.wheel("nvidia-nccl-cu12", "2.21.5", &[], &[]);
+    let older = lab.wheel("nvidia-nccl-cu12", "2.20.5", &[], &[]);
+    lab.install(&[&torch, &own]);
+    lab.expect_quiet("as required");
+    let other = lab.place.path().canonicalize().unwrap().join("other");
+    run(Command::new("python3")
+        .args(["-m", "zipfile", "-e"])
+        .args([&older, &other]));
+    let report = lab.report(&[("PYTHONPATH", &other)]);
+    let finding = report["findings"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .find(|finding| finding["id"] == "requirement-not-met")
+        .unwrap();
+    let fixes = finding["fixes"].as_array().unwrap();
+    assert_eq!(fixes.len(), 1, "{finding}");
+    assert_eq!(fixes[0]["commands"], Value::from(["unset PYTHONPATH"]));
+}
+
+#[test]
+fn a_pointer_of_the_recorded_size_is_no_library() {
+    let lab = Lab::new(&[]);
+    let pointer = "version https://git-lfs.github.com/spec/v1\noid sha256:0\nsize 1\n";
+    let files = [
+        ("torch/version.py", "__version__ = '2.6.0'\ncuda = '12.4'\n"),
+        ("torch/lib/libtorch_cuda.so", pointer),
+    ];
+    let torch = lab.wheel("torch", "2.6.0", &[], &files);
+    lab.install(&[&torch]);
+    let report = lab.report(&[]);
+    let finding = report["findings"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .find(|finding| finding["id"] == "library-damaged")
+        .unwrap();
+    assert_eq!(finding["severity"], "error", "{finding}");
+    let title = finding["title"].as_str().unwrap();
+    assert!(title.contains("Git LFS pointer"), "{title}");
+}

@@ -58,6 +58,12 @@ pub(super) static RULES: &[Rule] = &[
         Error,
         visible::cuda_visible_devices_hides_all
     ),
+    rule!(
+        "cuda-visible-devices-hides-some",
+        Application,
+        Warning,
+        visible::cuda_visible_devices_hides_some
+    ),
     rule!("device-code-compiled-at-start", Application, Note),
     rule!("device-code-partial", Application, Note),
     rule!(

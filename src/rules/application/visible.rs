@@ -2,7 +2,7 @@
 
 use crate::facts::Layer;
 use crate::finding::{Finding, Fix, Severity};
-use crate::rules::stack::{verified, with_cu_init};
+use crate::rules::stack::{in_words, verified, with_cu_init};
 use crate::rules::{Ctx, Outcome};
 
 /// Why a value of `CUDA_VISIBLE_DEVICES` shows no GPU; `None` where it shows some, or that cannot be told.
@@ -10,8 +10,14 @@ use crate::rules::{Ctx, Outcome};
 /// CUDA reads the list from the left and stops at the first entry that it cannot use.
 fn why_nothing_is_visible(value: &str, gpus: usize) -> Option<String> {
     let first = value.split(',').next().unwrap_or_default().trim();
+    if value.is_empty() {
+        return Some("it is empty".to_owned());
+    }
     if value.trim().is_empty() {
-        return Some("it is empty, which hides every GPU".to_owned());
+        return Some("it holds nothing but blanks".to_owned());
+    }
+    if first.is_empty() {
+        return Some("its first entry is empty".to_owned());
     }
     if first.starts_with("GPU-") || first.starts_with("MIG-") {
         return None;
@@ -43,6 +49,80 @@ fn beginning(value: &str) -> String {
         Some((end, _)) => format!("{}...", value.get(..end).unwrap_or_default()),
         None => value.to_owned(),
     }
+}
+
+/// An entry that ends the list before others that name GPUs: the entry, those that are visible, and the indices that it
+/// hides. `None` where every index before the end of the list is one of a GPU, or nothing that could be used comes after.
+///
+/// Indices alone: whether a UUID is one of these GPUs is not known here.
+fn what_ends_the_list(value: &str, gpus: usize) -> Option<(&str, usize, Vec<usize>)> {
+    let entries: Vec<&str> = value.split(',').map(str::trim).collect();
+    let index = |entry: &&str| entry.parse::<usize>().ok();
+    let indices: Option<Vec<usize>> = entries.iter().map(index).collect();
+    let indices = indices?;
+    let at = indices.iter().position(|index| *index >= gpus)?;
+    let (visible, rest) = indices.split_at(at);
+    let mut hidden: Vec<usize> = rest
+        .iter()
+        .copied()
+        .filter(|index| *index < gpus && !visible.contains(index))
+        .collect();
+    hidden.sort_unstable();
+    hidden.dedup();
+    let entry = entries.get(at)?;
+    // None before it: all are hidden, which is another finding.
+    (at > 0 && !hidden.is_empty()).then_some((entry, at, hidden))
+}
+
+/// An index that no GPU has hides what is named behind it.
+pub(super) fn cuda_visible_devices_hides_some(ctx: &Ctx<'_>) -> Outcome {
+    let Some(value) = ctx.env("CUDA_VISIBLE_DEVICES") else {
+        return Outcome::Clean;
+    };
+    let driver_here = ctx.module_loaded() == Some(true) || ctx.in_wsl() || ctx.on_tegra();
+    let by_nvml = ctx
+        .nvml_answers()
+        .and_then(|a| a.number("nvmlDeviceGetCount_v2"))
+        .and_then(|n| usize::try_from(n).ok());
+    let gpus = by_nvml.unwrap_or_else(|| ctx.facts.driver.gpus.items().len());
+    let Some((entry, visible, hidden)) = what_ends_the_list(value, gpus).filter(|_| driver_here)
+    else {
+        return Outcome::Clean;
+    };
+    // CUDA itself knows better.
+    let count = ctx
+        .cuda_answers()
+        .filter(|a| a.code("cuInit") == Some(0))
+        .and_then(|a| a.number("cuDeviceGetCount"))
+        .and_then(|n| usize::try_from(n).ok());
+    if count.is_some_and(|count| count != visible) {
+        return Outcome::Clean;
+    }
+    let named: Vec<String> = hidden.iter().map(usize::to_string).collect();
+    let named = in_words(&named);
+    let what = if hidden.len() == 1 { "GPU" } else { "GPUs" };
+    let finding = Finding::new(
+        "cuda-visible-devices-hides-some",
+        Layer::Application,
+        Severity::Warning,
+        format!("CUDA_VISIBLE_DEVICES='{}' hides {what} {named}: the list ends at {entry}, and there are GPUs 0 to {}", beginning(value), gpus.saturating_sub(1)),
+    )
+    .complaining(Layer::Runtime)
+    .component("CUDA_VISIBLE_DEVICES")
+    .detail("CUDA reads the list from the left and stops at the first entry that it cannot use. It says nothing: a program sees fewer GPUs than were named.")
+    .evidence("CUDA_VISIBLE_DEVICES", format!("'{value}'"), "environment")
+    .evidence("GPUs", gpus.to_string(), if by_nvml.is_some() { "nvmlDeviceGetCount_v2" } else { "driver's list" })
+    .source("CUDA programming guide: environment variables");
+    let rest: Vec<&str> = value
+        .split(',')
+        .map(str::trim)
+        .filter(|entry| entry.parse().is_ok_and(|index: usize| index < gpus))
+        .collect();
+    Outcome::found([finding.fix(
+        Fix::at(Layer::Application, format!("take {entry} out of the list"))
+            .line(format!("export CUDA_VISIBLE_DEVICES={}", rest.join(",")))
+            .verify("gpudoctor"),
+    )])
 }
 
 pub(super) fn cuda_visible_devices_hides_all(ctx: &Ctx<'_>) -> Outcome {
@@ -105,10 +185,33 @@ mod tests {
     use super::*;
 
     #[test]
+    fn what_ends_a_list_early() {
+        assert_eq!(what_ends_the_list("0,99,1", 8), Some(("99", 1, vec![1])));
+        assert_eq!(
+            what_ends_the_list("0, 1 ,8,2,1,3", 4),
+            Some(("8", 2, vec![2, 3]))
+        );
+        for value in [
+            "0,1",
+            "0,1,9",
+            "9,0",
+            "0,9,0",
+            "",
+            ",",
+            "0,GPU-1,1",
+            "0,x,1",
+            "0,-1,1",
+        ] {
+            assert_eq!(what_ends_the_list(value, 2), None, "{value}");
+        }
+    }
+
+    #[test]
     fn what_hides_everything() {
         for (value, gpus, hides) in [
             ("", 1, true),
             (" ", 1, true),
+            (",", 2, true),
             ("-1", 4, true),
             ("NoDevFiles", 4, true),
             ("-bash", 1, true),
