@@ -5,6 +5,7 @@ use super::{Ctx, GpuHere, sm};
 use crate::facts::{Framework, Layer};
 use crate::finding::{Finding, Fix};
 use crate::matrix::{Machine, TorchBuild, TorchWanted};
+use crate::rules::libraries::without_pythonpath;
 use crate::rules::stack::in_words;
 use crate::version::Version;
 
@@ -85,6 +86,14 @@ pub(super) fn install(ctx: &Ctx<'_>, fix: Fix, framework: &Framework, what: &[&s
         &["pip", "install"]
     };
     let words: Vec<&str> = start.iter().chain(what).copied().collect();
+    // What PYTHONPATH brings would come before what is installed now.
+    let fix = match without_pythonpath(ctx, &framework.site) {
+        Some(first) => Fix {
+            commands: [fix.commands, first.commands].concat(),
+            ..fix
+        },
+        None => fix,
+    };
     command(ctx, fix, &words)
 }
 
