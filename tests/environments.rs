@@ -304,7 +304,7 @@ fn each_fault_is_named_and_gone_when_it_is_mended() {
         &[linux, "nvidia-nvtx-cu12==1; platform_system == 'Windows'"],
         &[
             ("torch/version.py", "__version__ = '2.6.0'\ncuda = '12.4'\n"),
-            ("torch/lib/libtorch_cuda.so", "torch"),
+            ("torch/lib/libtorch_global.so", "torch"),
         ],
     );
     let cu12 = lab.wheel(
@@ -398,7 +398,7 @@ fn each_fault_is_named_and_gone_when_it_is_mended() {
     lab.install(&[&cu12]);
     lab.expect_quiet("the right one");
 
-    fs::remove_file(lab.site().join("torch/lib/libtorch_cuda.so")).unwrap();
+    fs::remove_file(lab.site().join("torch/lib/libtorch_global.so")).unwrap();
     lab.expect(
         "torch's own library",
         "distribution-files-missing",
@@ -423,7 +423,7 @@ fn each_fault_is_named_and_gone_when_it_is_mended() {
         told
     };
     assert_eq!(damaged(), <[[String; 2]; 0]>::default());
-    fs::write(lab.site().join("torch/lib/libtorch_cuda.so"), "").unwrap();
+    fs::write(lab.site().join("torch/lib/libtorch_global.so"), "").unwrap();
     assert_eq!(damaged(), [["error", "framework"].map(str::to_owned)]);
     lab.install(&[&torch]);
     assert_eq!(damaged(), <[[String; 2]; 0]>::default());
