@@ -31,6 +31,11 @@ const OURS: [&str; 4] = [
     "requirement-not-met",
 ];
 
+/// The header of a shared library for `x86_64` and nothing else: a library that is whole by its own headers.
+const ELF_HEADER: &str = "\x7fELF\x02\x01\x01\0\0\0\0\0\0\0\0\0\x03\0\x3e\0\x01\0\0\0\
+    \0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\
+    \0\0\0\0\x40\0\x38\0\0\0\x40\0\0\0\0\0";
+
 /// A folder with a virtual environment in it.
 struct Lab {
     place: tempfile::TempDir,
@@ -304,7 +309,7 @@ fn each_fault_is_named_and_gone_when_it_is_mended() {
         &[linux, "nvidia-nvtx-cu12==1; platform_system == 'Windows'"],
         &[
             ("torch/version.py", "__version__ = '2.6.0'\ncuda = '12.4'\n"),
-            ("torch/lib/libtorch_cuda.so", "torch"),
+            ("torch/lib/libtorch_global.so", "torch"),
         ],
     );
     let cu12 = lab.wheel(
@@ -398,13 +403,13 @@ fn each_fault_is_named_and_gone_when_it_is_mended() {
     lab.install(&[&cu12]);
     lab.expect_quiet("the right one");
 
-    fs::remove_file(lab.site().join("torch/lib/libtorch_cuda.so")).unwrap();
+    fs::remove_file(lab.site().join("torch/lib/libtorch_global.so")).unwrap();
     lab.expect(
         "torch's own library",
         "distribution-files-missing",
         "error",
         "framework",
-        &["torch 2.6.0", "libtorch_cuda.so"],
+        &["torch 2.6.0", "libtorch_global.so"],
     );
     lab.install(&[&torch]);
     lab.expect_quiet("torch again");
@@ -415,7 +420,8 @@ fn each_fault_is_named_and_gone_when_it_is_mended() {
         let findings = report["findings"].as_array().unwrap().iter();
         let of_torch = findings.filter(|finding| {
             let title = finding["title"].as_str().unwrap();
-            finding["id"] == "library-damaged" && title.contains("libtorch_cuda.so of torch 2.6.0")
+            finding["id"] == "library-damaged"
+                && title.contains("libtorch_global.so of torch 2.6.0")
         });
         let told: Vec<[String; 2]> = of_torch
             .map(|f| ["severity", "layer"].map(|key| f[key].as_str().unwrap().to_owned()))
@@ -423,7 +429,7 @@ fn each_fault_is_named_and_gone_when_it_is_mended() {
         told
     };
     assert_eq!(damaged(), <[[String; 2]; 0]>::default());
-    fs::write(lab.site().join("torch/lib/libtorch_cuda.so"), "").unwrap();
+    fs::write(lab.site().join("torch/lib/libtorch_global.so"), "").unwrap();
     assert_eq!(damaged(), [["error", "framework"].map(str::to_owned)]);
     lab.install(&[&torch]);
     assert_eq!(damaged(), <[[String; 2]; 0]>::default());
@@ -510,7 +516,7 @@ fn each_fault_is_mended_by_the_command_that_is_printed() {
         &[],
         &[
             (module, "for GPUs, and longer"),
-            (provider, "not looked into"),
+            (provider, ELF_HEADER),
             (
                 info,
                 "package_name = 'onnxruntime-gpu'\n__version__ = '1.23.2'\ncuda_version = '12.2'\n",
