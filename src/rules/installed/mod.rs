@@ -180,13 +180,13 @@ impl<'a> Tool<'a> {
     /// their own, and a version with a local part lies in an index that nobody recorded, but for PyTorch's (`+cu124`).
     pub(super) fn install_again(&self, name: &str, version: &str) -> Option<String> {
         if version.contains('+') {
-            return self.install_all(&self.from_pytorch(name, version)?, true);
+            return self.install_all(&self.pytorch_words(name, version)?, true);
         }
         self.install(&format!("{name}=={version}"), true)
     }
 
     /// The words that name a build of PyTorch's own index: `torch==2.7.1+cu128 --index-url ..`.
-    fn from_pytorch(&self, name: &str, version: &str) -> Option<Vec<String>> {
+    fn pytorch_words(&self, name: &str, version: &str) -> Option<Vec<String>> {
         let (release, tag) = version.split_once('+')?;
         let cuda = cuda_of_torch_tag(tag);
         match name {

@@ -152,29 +152,26 @@ fn with_fixes(ctx: &Ctx<'_>, finding: Finding, link: &Link, own: Option<(&str, &
                 .verify("gpudoctor"),
         );
     };
-    let fix = match needed_version(link) {
-        Some(needed) => {
-            let requirement = format!("{name}>={needed}");
-            let fix = Fix::at(
-                layer,
-                format!(
-                    "upgrade {name} to {needed} or newer, as {} needs it",
-                    file_name(&link.user)
-                ),
-            );
-            with_command(fix, install(ctx, name, &requirement))
-        }
-        None => {
-            let fix = Fix::at(
-                layer,
-                format!(
-                    "install {name} in the version that {} asks for, instead of {version}",
-                    link.consumer
-                ),
-            );
-            let command = unmet_of(ctx, name).and_then(|asked| install(ctx, name, &asked));
-            with_command(fix, command)
-        }
+    let fix = if let Some(needed) = needed_version(link) {
+        let requirement = format!("{name}>={needed}");
+        let fix = Fix::at(
+            layer,
+            format!(
+                "upgrade {name} to {needed} or newer, as {} needs it",
+                file_name(&link.user)
+            ),
+        );
+        with_command(fix, install(ctx, name, &requirement))
+    } else {
+        let fix = Fix::at(
+            layer,
+            format!(
+                "install {name} in the version that {} asks for, instead of {version}",
+                link.consumer
+            ),
+        );
+        let command = unmet_of(ctx, name).and_then(|asked| install(ctx, name, &asked));
+        with_command(fix, command)
     };
     finding.fix(fix.verify("gpudoctor"))
 }
