@@ -57,9 +57,9 @@ fn again(facts: &Facts) -> String {
 
 /// The interpreter of the environment.
 fn python(facts: &Facts) -> Option<String> {
-    let consumer = &facts.consumer;
     // There the plain word is it, as it is in the fix.
     const ACTIVE: &[&str] = &["$VIRTUAL_ENV", "$CONDA_PREFIX", "python3 on PATH"];
+    let consumer = &facts.consumer;
     let prefix = consumer
         .prefix
         .value()

@@ -187,7 +187,8 @@ containerEdits:
         let mut bomb = "a0: &a0 [x,x,x,x,x,x,x,x,x,x]\n".to_owned();
         for n in 1..12 {
             let list = format!("*a{},", n - 1).repeat(10);
-            bomb += &format!("a{n}: &a{n} [{}]\n", list.trim_end_matches(','));
+            let line = format!("a{n}: &a{n} [{}]\n", list.trim_end_matches(','));
+            bomb.push_str(&line);
         }
         bomb.push_str("kind: nvidia.com/gpu\ndevices: *a11\n");
         assert!(spec(&bomb).is_err());
