@@ -56,6 +56,13 @@ impl<'a> Here<'a> {
                         .layers
                         .iter()
                         .find(|state| state.layer == rule.layer);
+                    // Nothing was expected there, so nothing was missed: that rules no cause out.
+                    if let Some(state) = layer.filter(|state| state.status == Status::Absent) {
+                        return (
+                            State::Unknown,
+                            Some(format!("{}: {}", state.layer, state.summary)),
+                        );
+                    }
                     if let Some(state) = layer.filter(|state| !state.summary.is_empty()) {
                         let said = format!("{}: {}", state.layer, state.summary);
                         if !read.contains(&said) {
@@ -181,7 +188,7 @@ fn judge_one(found: &mut Match, here: &Here<'_>) {
 }
 
 /// Symptoms that are told at most.
-const SYMPTOMS: usize = 5;
+const SYMPTOMS: usize = 20;
 
 /// What a log says, each linked to the finding that causes it where there is one.
 pub fn symptoms(scan: &Scan, matrix: &Matrix, here: &Here<'_>) -> Vec<Symptom> {
@@ -199,8 +206,7 @@ pub fn symptoms(scan: &Scan, matrix: &Matrix, here: &Here<'_>) -> Vec<Symptom> {
                 .iter()
                 .find(|f| Some(&f.key) == root)
                 .or_else(|| named.first())
-                .copied()
-                .or_else(|| here.root_for(&found.layers_at_fault, found.complaining_layer));
+                .copied();
             Symptom {
                 text: found.text.clone().unwrap_or_default(),
                 line: found.line.unwrap_or(0),
