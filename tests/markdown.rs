@@ -89,7 +89,7 @@ fn planted(facts: &Facts, user: &str) -> Facts {
     if let Reading::Present { value, .. } = &mut facts.environment {
         value.insert("LD_LIBRARY_PATH".to_owned(), "/home/anna/lib".to_owned());
         value.insert(
-            "NVIDIA_REQUIRE_CUDA".to_owned(),
+            "CC".to_owned(),
             "https://anna:s3cret@proxy/x?key=tok3n".to_owned(),
         );
     }
