@@ -518,6 +518,24 @@ fn what_a_file_pins_is_judged() {
             "driver-too-old",
             "525",
         ),
+        // What brings a PyTorch that nobody names is no project that needs no GPU.
+        (
+            "requirements.txt",
+            "torchvision==0.21.0\n",
+            "driver=580.95.05,gpu=A100",
+            "unknown",
+            "",
+            "",
+        ),
+        // One of two pins runs: which one counts is not said here.
+        (
+            "requirements.txt",
+            "torch==2.12.0\ntorch==2.6.0\n",
+            "driver=535.183.01,gpu=A100",
+            "warning",
+            "driver-too-old",
+            "580",
+        ),
         (
             "requirements.txt",
             "numpy==2.0\n",

@@ -127,3 +127,30 @@ pub struct Mapped {
     /// Of a file that is gone, where that was read, or why it could not be.
     pub told_by: String,
 }
+
+impl Mapped {
+    /// The soname, as a fact; for a file that is gone.
+    pub fn soname(&self) -> Reading<String> {
+        self.told(self.soname.as_ref())
+    }
+
+    /// The version, as a fact; for a file that is gone.
+    pub fn version(&self) -> Reading<Version> {
+        self.told(self.version.as_ref())
+    }
+
+    /// The version with where it was read, as the lists of versions have it.
+    pub fn versions(&self) -> Vec<(String, Version)> {
+        let version = self.version.iter();
+        version
+            .map(|version| (self.told_by.clone(), version.clone()))
+            .collect()
+    }
+
+    fn told<T: Clone>(&self, value: Option<&T>) -> Reading<T> {
+        match value {
+            Some(value) => Reading::present(value.clone(), self.told_by.as_str()),
+            None => Reading::unreadable(self.told_by.as_str()),
+        }
+    }
+}

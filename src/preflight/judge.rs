@@ -81,8 +81,7 @@ pub fn judge(question: &Question<'_>) -> Preflight {
         }
     }
     // A project that needs no GPU runs on every machine; that a glob was wrong is a problem of its own.
-    let concerns_gpu = |read: &Read| judged(read, question.matrix) > 0;
-    if !question.artifacts.iter().any(concerns_gpu) {
+    if !concern_gpu(question) {
         notes.push("nothing that has to do with a GPU was found in the artifacts".to_owned());
     }
     let brought = brought(question);
@@ -125,6 +124,12 @@ pub fn judge(question: &Question<'_>) -> Preflight {
     }
 }
 
+/// Whether any of the artifacts has to do with the GPU.
+fn concern_gpu(question: &Question<'_>) -> bool {
+    let mut artifacts = question.artifacts.iter();
+    artifacts.any(|read| judged(read, question.matrix) > 0)
+}
+
 /// How much of an artifact has to do with the GPU.
 fn judged(read: &Read, matrix: &Matrix) -> u64 {
     let pins = read.pins.iter();
@@ -156,6 +161,10 @@ fn on_target(
     let matrix = question.matrix;
     let machine = &target.machine;
     let mut unknown: Vec<String> = question.problems.to_vec();
+    if !concern_gpu(question) {
+        let pins = question.artifacts.iter().flat_map(|read| &read.pins);
+        unknown.extend(pins.filter_map(pins::brings_some_torch));
+    }
     let mut findings = inspect::of_machine(machine, matrix);
     let mut of_build = Vec::new();
     let mut states = Vec::new();

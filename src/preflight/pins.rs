@@ -10,6 +10,7 @@ use crate::facts::Layer;
 use crate::finding::{Finding, Fix, Severity};
 use crate::inspect::{Machine, by_minor_version};
 use crate::matrix::{Capability, CodeFit, CodeTargets, Matrix, cuda_of_torch_tag, torch_tag};
+use crate::rules::BUILT_ON_TORCH;
 use crate::target;
 use crate::version::Version;
 
@@ -48,6 +49,16 @@ pub(super) fn concerns_gpu(pin: &Pin, matrix: &Matrix) -> bool {
     !matches!(meaning(pin, matrix), Meaning::Nothing)
 }
 
+/// What brings a PyTorch with it, where nothing says which: it is no project that needs no GPU.
+pub(super) fn brings_some_torch(pin: &Pin) -> Option<String> {
+    BUILT_ON_TORCH.contains(&pin.name.as_str()).then(|| {
+        format!(
+            "{}: {} brings a PyTorch, and nothing here says which",
+            pin.place, pin.name
+        )
+    })
+}
+
 /// The CUDA whose libraries come along with these pins, and whether all of its libraries do.
 pub(super) fn brought(pins: &[&Pin], matrix: &Matrix) -> (Vec<Version>, bool) {
     let mut runtimes = Vec::new();
@@ -62,7 +73,7 @@ pub(super) fn brought(pins: &[&Pin], matrix: &Matrix) -> (Vec<Version>, bool) {
 }
 
 /// Judges the pins of one file. Of several pins of one package (for several systems, or to choose from) one that runs is
-/// enough.
+/// enough for the file to run; that another one does not is a warning.
 pub(super) fn judge(
     pins: &[&Pin],
     machine: &Machine,
@@ -92,9 +103,20 @@ pub(super) fn judge(
             let worst = found.iter().map(|f| f.severity).max();
             (worst, !not_told.is_empty())
         };
-        if let Some((found, not_told)) = of_name.into_iter().min_by_key(bad) {
+        of_name.sort_by_key(bad);
+        let mut of_name = of_name.into_iter();
+        if let Some((found, not_told)) = of_name.next() {
             findings.extend(found);
             unknown.extend(not_told);
+        }
+        for mut finding in of_name.flat_map(|(found, _)| found) {
+            finding.severity = finding.severity.min(Severity::Warning);
+            finding = finding.evidence(
+                "another pin of it",
+                "does better: which one counts is the installer's choice",
+                name,
+            );
+            findings.push(finding);
         }
     }
     findings

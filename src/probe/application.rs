@@ -149,24 +149,17 @@ fn static_runtime(sysroot: &Sysroot, path: &str, by: ReachedBy) -> Option<Runtim
 fn gone_runtime(mapped: &Mapped) -> RuntimeCopy {
     let path = format!("{}{DELETED}", mapped.path);
     let by_name = file_name(&mapped.path).contains(".so.");
-    let soname = match &mapped.soname {
-        Some(soname) => Reading::present(soname.clone(), mapped.told_by.as_str()),
+    let soname = if mapped.soname.is_none() && by_name {
         // `libcudart.so.12` tells as much as a soname does.
-        None if by_name => Reading::present(file_name(&mapped.path).to_owned(), "its name"),
-        None => Reading::unreadable(mapped.told_by.as_str()),
+        Reading::present(file_name(&mapped.path).to_owned(), "its name")
+    } else {
+        mapped.soname()
     };
     RuntimeCopy {
         kind: FileKind::Library,
         soname,
-        version: match &mapped.version {
-            Some(version) => Reading::present(version.clone(), mapped.told_by.as_str()),
-            None => Reading::unreadable(mapped.told_by.as_str()),
-        },
-        versions: mapped
-            .version
-            .iter()
-            .map(|version| (mapped.told_by.clone(), version.clone()))
-            .collect(),
+        version: mapped.version(),
+        versions: mapped.versions(),
         owner: Reading::unreadable("the file is no longer on the disk"),
         reached_by: vec![ReachedBy::Process],
         real_path: path.clone(),

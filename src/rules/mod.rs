@@ -20,6 +20,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::LazyLock;
 
 pub use expected::{Expectation, gpu_expected};
+pub(crate) use framework::BUILT_ON_TORCH;
 pub use framework::summary as framework_summary;
 pub use stack::nvml_code;
 

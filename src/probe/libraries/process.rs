@@ -77,19 +77,9 @@ fn gone(mapped: &Mapped) -> LibraryFile {
             .or_else(|| known(file_name(&mapped.path)))
             .unwrap_or_default(),
         kind: FileKind::Library,
-        soname: match &mapped.soname {
-            Some(soname) => Reading::present(soname.clone(), mapped.told_by.as_str()),
-            None => Reading::unreadable(mapped.told_by.as_str()),
-        },
-        version: match &mapped.version {
-            Some(version) => Reading::present(version.clone(), mapped.told_by.as_str()),
-            None => Reading::unreadable(mapped.told_by.as_str()),
-        },
-        versions: mapped
-            .version
-            .iter()
-            .map(|version| (mapped.told_by.clone(), version.clone()))
-            .collect(),
+        soname: mapped.soname(),
+        version: mapped.version(),
+        versions: mapped.versions(),
         owner: Reading::unreadable("the file is no longer on the disk"),
         reached_by: vec![ReachedBy::Process],
         real_path: path.clone(),

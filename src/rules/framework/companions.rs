@@ -9,7 +9,7 @@ use crate::rules::stack::in_words;
 use crate::version::Version;
 
 /// Parts that are built against one release of torch and one CUDA.
-pub(in crate::rules) const BUILT_ON_TORCH: &[&str] = &[
+pub(crate) const BUILT_ON_TORCH: &[&str] = &[
     "torchvision",
     "torchaudio",
     "vllm",

@@ -11,7 +11,7 @@ mod parts;
 mod programs;
 
 pub(super) use code::{framework_ptx_too_new, ptx_jit_variable};
-pub(super) use companions::BUILT_ON_TORCH;
+pub(crate) use companions::BUILT_ON_TORCH;
 pub(super) use extensions::is_for_other_cuda;
 pub(super) use parts::triton_libcuda_link_missing;
 

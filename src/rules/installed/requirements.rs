@@ -6,7 +6,7 @@ use super::{Tool, in_words, layer_of, requirements, with_commands};
 use crate::facts::{Installed, Layer, Link};
 use crate::finding::{Finding, Fix, Severity};
 use crate::read::requirement::{Fit, Requirement};
-use crate::rules::framework::BUILT_ON_TORCH;
+use crate::rules::BUILT_ON_TORCH;
 use crate::rules::libraries::{
     layer_of as layer_of_library, missing_links, pythonpath_of, without_pythonpath,
 };
