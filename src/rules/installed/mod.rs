@@ -264,7 +264,7 @@ impl<'a> Tool<'a> {
     }
 
     /// Takes these out.
-    fn uninstall(&self, names: &[&str]) -> Option<String> {
+    pub(super) fn uninstall(&self, names: &[&str]) -> Option<String> {
         let python = format!("{}/bin/python3", self.prefix);
         let mut words = match self.installer {
             "dpkg" | ELSEWHERE => return None,

@@ -90,7 +90,7 @@ fn limit<'a>(ctx: &Ctx<'_>, copy: &'a LibraryFile) -> Option<(Limit, &'a Version
 }
 
 /// The CUDA major version that a copy was built for, by itself or by the name of its distribution.
-fn cuda_major(copy: &LibraryFile) -> Option<u32> {
+pub(super) fn cuda_major(copy: &LibraryFile) -> Option<u32> {
     let by_name = || {
         let (name, _) = copy.owner.value()?.split_once(' ')?;
         name.rsplit_once("-cu")?.1.parse().ok()

@@ -2,6 +2,7 @@
 //! whether the parts of one library belong together, and what shadows what. NVRTC's builtins, which are the runtime's, are
 //! found the same way and judged here too.
 
+mod driver;
 mod gpu;
 mod lacking;
 mod majors;
@@ -74,6 +75,15 @@ pub(super) static RULES: &[Rule] = &[
         follows_from: &["distribution-files-missing", "library-damaged"],
         page: include_str!("../pages/library-missing.md"),
         check: missing::library_missing,
+    },
+    Rule {
+        id: "library-newer-than-driver",
+        layer: Layer::Libraries,
+        severity: Severity::Error,
+        need: Need::Detail,
+        follows_from: &["distribution-overwritten", "library-parts-mixed"],
+        page: include_str!("../pages/library-newer-than-driver.md"),
+        check: driver::library_newer_than_driver,
     },
     Rule {
         id: "library-parts-mixed",
