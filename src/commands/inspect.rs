@@ -65,7 +65,9 @@ pub(super) fn run(args: &InspectArgs) -> Result<u8, Error> {
     with_watch(|| {
         for path in &args.paths {
             // One bad name does not keep the others from being looked at.
-            if let Err(e) = gather(&path_text(path), &request, &mut found)
+            let looked = super::readable_name(path)
+                .and_then(|()| gather(&path_text(path), &request, &mut found));
+            if let Err(e) = looked
                 && let Some(before) = wrong.replace(e)
             {
                 terminal::say(&before.to_string());

@@ -137,6 +137,18 @@ fn one_line(message: &str) -> String {
     format!("{said} (see `gpudoctor --help`)")
 }
 
+/// Refuses a name that is not UTF-8: everything that is told names the file by text.
+pub(crate) fn readable_name(path: &Path) -> Result<(), Error> {
+    match path.to_str() {
+        Some(_) => Ok(()),
+        None => Err(Error::file(
+            "read",
+            path,
+            "its name is not UTF-8: make a link with a plain name, and name that",
+        )),
+    }
+}
+
 /// Takes a snapshot as the options say.
 fn look(args: &LookArgs) -> Result<Facts, Error> {
     let live = args.root.is_none();
@@ -170,6 +182,7 @@ fn look(args: &LookArgs) -> Result<Facts, Error> {
         None
     };
     let named = |path: &Path, kind: Kind, missing: &str| {
+        readable_name(path)?;
         // Under another root the path is that machine's.
         let (text, where_to) = if live {
             let absolute = std::path::absolute(path).map_err(|e| Error::file("read", path, e))?;

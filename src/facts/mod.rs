@@ -351,6 +351,9 @@ pub struct Consumer {
     /// Files and folders of it that are there and could not be read: what they hold is not known, and not absent.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub unread: Vec<Unread>,
+    /// The link in place of the environment's Python that leads nowhere, with its text, where that is so.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub dead_python: Option<(String, String)>,
 }
 
 /// A file or folder that could not be read.

@@ -48,7 +48,7 @@ pub use rows::{Capability, Confidence, Note};
 pub use targets::{BinaryRule, CodeFit, CodeTargets, CompatBorder, Fit, Scope, Target};
 pub use toolchain::{Glibc, HostCompiler, PtxasTargets, SharedMath};
 pub use torch::{Machine, TorchBuild, TorchWanted, cuda_of_torch_tag, torch_tag};
-pub use wheels::{LibrariesExtra, Opens, Wheel};
+pub use wheels::{CpuSetting, LibrariesExtra, Opens, Wheel};
 
 /// The bundled files: name and text. A table lies in one of them.
 const FILES: [(&str, &str); 8] = [
@@ -236,6 +236,8 @@ tables! {
     libraries_extras: FRAMEWORKS, "libraries_extra", LibrariesExtra;
     /// Libraries that frameworks open by name.
     opened: FRAMEWORKS, "opens", Opens;
+    /// Variables that take a framework off the GPU.
+    cpu_settings: FRAMEWORKS, "cpu_setting", CpuSetting;
     /// Releases of Ollama, oldest first.
     ollama_releases: FRAMEWORKS, "ollama_release", OllamaRelease;
     /// Images of Triton Inference Server, oldest first.

@@ -93,6 +93,42 @@ row!(Opens, |row| format!(
     row.framework, row.cuda
 ));
 
+/// A variable that takes a framework off the GPU.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct CpuSetting {
+    /// The distribution that reads it: `jax`.
+    pub distribution: String,
+    /// What has to be installed beside it, by the beginning of its name: without, it would use no GPU anyway.
+    pub with: Option<String>,
+    /// The variable.
+    pub variable: String,
+    /// The values that do it; empty: any but an empty one and `0`.
+    #[serde(default)]
+    pub values: Vec<String>,
+    /// What it does then, as the end of a sentence: `to use the processor alone`.
+    pub does: String,
+    /// Who says so.
+    pub source: String,
+    /// How far to trust it.
+    pub confidence: Confidence,
+}
+row!(CpuSetting, |row| format!(
+    "{} of {}",
+    row.variable, row.distribution
+));
+
+impl CpuSetting {
+    /// Whether this value does it.
+    pub fn applies(&self, value: &str) -> bool {
+        let value = value.trim();
+        if self.values.is_empty() {
+            return !value.is_empty() && value != "0";
+        }
+        self.values.iter().any(|v| v.eq_ignore_ascii_case(value))
+    }
+}
+
 impl Matrix {
     /// The packages that bring a library of this soname, for each major version of CUDA.
     pub fn wheels_with(&self, soname: &str) -> impl Iterator<Item = &Wheel> {

@@ -79,7 +79,8 @@ pub fn why_not_to_run(sysroot: &Sysroot, path: &str) -> Option<String> {
         Reading::Present { value, .. } => bytes_up_to(&value, 0, HEAD),
         other => return Some(other.source().to_owned()),
     };
-    let is_text = !head.is_empty() && !head.contains(&0);
+    // Behind the first line of a zipapp comes an archive.
+    let is_text = !head.is_empty() && (!head.contains(&0) || head.starts_with(b"#!"));
     (!head.starts_with(ELF) && !is_text).then(|| "neither a program nor a script".to_owned())
 }
 
@@ -91,6 +92,9 @@ pub(super) struct Own {
     /// Those inside the program or a library of its own.
     pub(super) inside: Vec<RuntimeCopy>,
 }
+
+/// The section that `nvcc` has the linker put device code into.
+const DEVICE_CODE: &str = ".nv_fatbin";
 
 /// What the named program or process has of libcudart.
 pub(super) fn own_runtimes(sysroot: &Sysroot, app: Option<&App>, process: Option<&Process>) -> Own {
@@ -109,9 +113,18 @@ pub(super) fn own_runtimes(sysroot: &Sysroot, app: Option<&App>, process: Option
         let gone = gone.filter(|m| is_runtime(&&m.path)).map(gone_runtime);
         let exe = process.exe.value().filter(|exe| !exe.ends_with(DELETED));
         let inside = exe.and_then(|exe| static_runtime(sysroot, exe, ReachedBy::Process));
+        // Hundreds of libraries may be mapped: one with device code has a section for it.
+        let libraries = process.mapped.items().iter().filter(|m| {
+            !m.deleted && Some(&m.path) != exe && is_of_its_own(&m.path) && m.path.contains(".so")
+        });
+        let in_libraries = libraries.filter_map(|m| {
+            let file = sysroot.file(&m.path);
+            elf::section(file.value()?, DEVICE_CODE)?;
+            static_runtime(sysroot, &m.path, ReachedBy::Process)
+        });
         return Own {
             shared: shared(paths, &ReachedBy::Process),
-            inside: inside.into_iter().chain(gone).collect(),
+            inside: inside.into_iter().chain(in_libraries).chain(gone).collect(),
         };
     }
     let Some(App::Program(program, objects)) = app else {
@@ -122,16 +135,19 @@ pub(super) fn own_runtimes(sysroot: &Sysroot, app: Option<&App>, process: Option
         let version = program.runtime.version.clone();
         inside.push(static_copy(&program.path, version, ReachedBy::Program));
     }
-    // The system's own libraries have no CUDA in them, and NVIDIA's have a runtime for themselves.
-    let of_its_own = objects.iter().skip(1).filter(|path| {
-        recipes::known_name(file_name(path)).is_none()
-            && !["/lib", "/usr/lib"].iter().any(|dir| path.starts_with(dir))
-    });
+    let of_its_own = objects.iter().skip(1).filter(|path| is_of_its_own(path));
     inside.extend(of_its_own.filter_map(|path| static_runtime(sysroot, path, ReachedBy::Program)));
     Own {
         shared: shared(objects.iter().collect(), &ReachedBy::Program),
         inside,
     }
+}
+
+/// Whether a library may hold the application's own CUDA: the system's have none in them, and NVIDIA's have a runtime for
+/// themselves.
+fn is_of_its_own(path: &str) -> bool {
+    recipes::known_name(file_name(path)).is_none()
+        && !["/lib", "/usr/lib"].iter().any(|dir| path.starts_with(dir))
 }
 
 /// The runtime that is linked into a file, where there is one.

@@ -411,6 +411,7 @@ impl World<'_> {
                 also_found: Vec::new(),
                 torch_cuda,
                 unread: unread::of_search_path(self.sysroot, prefix, &sites),
+                dead_python: dead_python(self.sysroot, prefix),
             },
             sites,
             named,
@@ -423,6 +424,20 @@ pub(super) fn is_environment(sysroot: &Sysroot, prefix: &str) -> bool {
     ["pyvenv.cfg", "conda-meta", "bin/python3", "bin/python"]
         .iter()
         .any(|name| sysroot.lstat(&join(prefix, name)).is_present())
+}
+
+/// The link in place of a virtual environment's Python that leads nowhere, with its text: what it was made from was
+/// upgraded or removed since, or lies on another machine.
+fn dead_python(sysroot: &Sysroot, prefix: &str) -> Option<(String, String)> {
+    if !sysroot.exists(&join(prefix, "pyvenv.cfg")) {
+        return None;
+    }
+    let names = ["bin/python3", "bin/python"].map(|name| join(prefix, name));
+    let link = names
+        .iter()
+        .find_map(|path| Some((path.clone(), sysroot.link(path).value()?.clone())))?;
+    let is_dead = |path: &String| sysroot.stat(path).is_absent();
+    names.iter().all(is_dead).then_some(link)
 }
 
 /// A folder without slashes at its end.

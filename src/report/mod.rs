@@ -3,6 +3,7 @@
 //! Strings from the host are hostile, and each format shows what its reader would act on (see [`escape`]).
 
 pub mod ci;
+mod copies;
 pub mod escape;
 pub mod explanation;
 pub mod gpus;

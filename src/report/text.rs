@@ -6,8 +6,8 @@ use std::fmt::Write as _;
 
 use owo_colors::{OwoColorize as _, Style};
 
-use super::Report;
 use super::escape::terminal;
+use super::{Report, copies};
 use crate::diagnosis::{LayerState, Status};
 use crate::facts::Calls;
 use crate::finding::{Evidence, Finding, Fix, Severity};
@@ -224,6 +224,12 @@ impl Writer {
         self.blank();
         for state in &report.diagnosis.layers {
             self.layer(report, state);
+            if self.options.verbose {
+                let indent = " ".repeat(STACK_INDENT);
+                for line in copies::lines(report.facts, state.layer) {
+                    self.paragraph(&indent, &format!("{indent}  "), &line);
+                }
+            }
         }
         let limit = match report.facts.scope.calls {
             Calls::Forbidden => {

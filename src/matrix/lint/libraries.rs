@@ -46,6 +46,15 @@ pub(super) fn check(report: &mut Report<'_>) {
             "no wheel brings one of these",
         );
     }
+    for row in matrix.cpu_settings() {
+        let mut at = report.at("cpu_setting", row.key());
+        let is_variable = |name: &str| {
+            name.chars()
+                .all(|c| c.is_ascii_uppercase() || c.is_ascii_digit() || c == '_')
+        };
+        at.need(is_variable(&row.variable), "that is no variable");
+        at.need(row.does.starts_with("to "), "that ends no sentence");
+    }
     for row in matrix.toolkit_component_rows() {
         let known = matrix.toolkit(&row.toolkit).is_some();
         let mut at = report.at("toolkit_components", &row.toolkit);

@@ -4,6 +4,8 @@
 //! Places, search paths and order of loading: measured on the wheels of `PyPI` (torch 1.13 to 2.15, TensorFlow 2.21,
 //! JAX 0.10, ONNX Runtime 1.18 to 1.31, vLLM 0.33, xFormers 0.0.35, `CuPy` 14, bitsandbytes 0.50).
 
+use std::collections::BTreeMap;
+
 use super::Environment;
 use crate::facts::{Consumer, LibraryFile, Reading};
 use crate::sysroot::{Sysroot, file_name, join};
@@ -22,12 +24,23 @@ pub(super) struct Entry {
     pub(super) after: Option<String>,
     /// What it opens by name while it runs.
     pub(super) opens: Vec<String>,
+    /// Folders in which its package looks last, by itself, for what nothing else has.
+    pub(super) toolkit: Vec<String>,
 }
 
 /// torch loads nvJitLink and NVRTC of the environment by path since this version, whatever the loader would find.
 const TORCH_PRELOADS: &str = "2.6";
 /// ... and cuBLASLt since this one.
 const TORCH_PRELOADS_CUBLASLT: &str = "2.11";
+
+/// `CuPy` has cuda-pathfinder look for its libraries since this version.
+const CUPY_FINDS: &str = "14";
+/// The compiler that `CuPy` opens, by the CUDA major version in its distribution's name.
+const NVRTC: &[(u32, &str)] = &[
+    (11, "libnvrtc.so.11.2"),
+    (12, "libnvrtc.so.12"),
+    (13, "libnvrtc.so.13"),
+];
 
 /// TensorFlow opens the libraries of CUDA 12 by name, and cuDNN 9, since this version.
 const TENSORFLOW_FOR_12: &str = "2.18";
@@ -79,6 +92,7 @@ fn add_names(opens: &mut Vec<String>, cuda: u32) {
 /// The entries of the consumer's environment; none where it is no environment.
 pub(super) fn find(
     sysroot: &Sysroot,
+    env: &BTreeMap<String, String>,
     environment: &Environment<'_>,
     brought: &[LibraryFile],
 ) -> Vec<Entry> {
@@ -96,11 +110,13 @@ pub(super) fn find(
             consumer: environment.consumer,
             folder: &site.path,
             brought,
+            env,
         };
         let torch = all.torch(&mut found);
         all.after_torch(torch.as_deref(), &mut found);
         all.tensorflow(&mut found);
         all.jax(&mut found);
+        all.cupy(&mut found);
         all.others(&mut found);
     }
     if found.is_empty() {
@@ -126,6 +142,7 @@ struct Site<'a> {
     consumer: &'a Consumer,
     folder: &'a str,
     brought: &'a [LibraryFile],
+    env: &'a BTreeMap<String, String>,
 }
 
 impl Site<'_> {
@@ -320,6 +337,56 @@ impl Site<'_> {
         }
     }
 
+    /// `CuPy`'s modules need their libraries, and its compiler is opened by name. Since 14 each is looked for by
+    /// cuda-pathfinder first: in wheels, in conda's folder, by the loader, last in the toolkit that a variable names.
+    fn cupy(&self, found: &mut Vec<Entry>) {
+        let frameworks = self.consumer.frameworks.items();
+        let Some(cupy) = frameworks.iter().find(|d| d.name.starts_with("cupy")) else {
+            return;
+        };
+        let finds = Version::parse(CUPY_FINDS)
+            .zip(Version::parse(&cupy.version))
+            .is_some_and(|(first, version)| version >= first);
+        let toolkit = if finds {
+            self.toolkit_folders()
+        } else {
+            Vec::new()
+        };
+        let major = cuda_of_name(&cupy.name);
+        let of_fft = |name: &str| is_shared(name) && name.starts_with("cufft");
+        let modules = [
+            self.files("cupy_backends/cuda/api", is_shared),
+            self.files("cupy_backends/cuda/libs", is_shared),
+            self.files("cupy/cuda", of_fft),
+        ];
+        for path in modules.into_iter().flatten() {
+            let opens = match major {
+                Some(major) if file_name(&path).starts_with("nvrtc.") => NVRTC
+                    .iter()
+                    .find(|(cuda, _)| *cuda == major)
+                    .map(|(_, soname)| (*soname).to_owned()),
+                _ => None,
+            };
+            found.push(Entry {
+                consumer: self.named(&cupy.name),
+                path,
+                opens: opens.into_iter().collect(),
+                toolkit: toolkit.clone(),
+                ..Entry::default()
+            });
+        }
+    }
+
+    /// The folders of libraries of the toolkit that a variable names.
+    fn toolkit_folders(&self) -> Vec<String> {
+        ["CUDA_PATH", "CUDA_HOME"]
+            .iter()
+            .filter_map(|name| self.env.get(*name))
+            .filter(|dir| dir.starts_with('/'))
+            .flat_map(|dir| [join(dir, "lib64"), join(dir, "lib")])
+            .collect()
+    }
+
     fn others(&self, found: &mut Vec<Entry>) {
         let mut add = |consumer: &str, paths: Vec<String>| {
             for path in paths {
@@ -335,16 +402,6 @@ impl Site<'_> {
             self.has("onnxruntime/capi/libonnxruntime_providers_cuda.so")
                 .into_iter()
                 .collect(),
-        );
-        let cupy = self
-            .consumer
-            .frameworks
-            .items()
-            .iter()
-            .find(|d| d.name.starts_with("cupy"));
-        add(
-            cupy.map_or("cupy", |d| d.name.as_str()),
-            self.files("cupy_backends/cuda/libs", is_shared),
         );
         add(
             "llama-cpp-python",
@@ -399,6 +456,12 @@ const RAPIDS: &[&str] = &[
     "libcucim",
     "librmm",
 ];
+
+/// The CUDA major version in the name of a distribution of `CuPy`: `cupy-cuda12x`, `cupy-cuda118`.
+fn cuda_of_name(distribution: &str) -> Option<u32> {
+    let digits = distribution.strip_prefix("cupy-cuda")?.get(..2)?;
+    digits.parse().ok()
+}
 
 /// The CUDA major version that a copy is of, by the distribution that brought it.
 fn cuda_major(copy: &LibraryFile) -> Option<u32> {

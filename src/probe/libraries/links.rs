@@ -14,11 +14,14 @@ use crate::read::needs::{
 };
 use crate::read::pages::Pages;
 use crate::read::window::find;
-use crate::sysroot::{RegularFile, Sysroot, file_name, parent};
+use crate::sysroot::{RegularFile, Sysroot, file_name, join, parent};
 use crate::version::Version;
 
 /// The most lacking symbols that are listed of one library for one user.
 const MAX_LACKING: usize = 8;
+
+/// How a library was got that its package looked for in a toolkit's folder.
+const TOOLKIT: &str = "CUDA_PATH or CUDA_HOME";
 
 /// The parts of a library that another opens by name while it runs, by the texts in the files of cuDNN 8.9 to 9.28.
 /// The last list has those that only some versions open: where the file names them.
@@ -129,7 +132,7 @@ impl<'a> Links<'a> {
                 self.resolver.open(&mut process, library, soname);
             }
         }
-        self.open_what_packages_load(&mut process, known_before, copies);
+        self.open_what_packages_load(&mut process, known_before, copies, &entry.toolkit);
         let mut opened = self.open_parts(&mut process);
         opened.extend(by_name);
         let after = entry
@@ -159,7 +162,13 @@ impl<'a> Links<'a> {
 
     /// Opens by path what the loader does not find and the environment has: packages load such libraries before
     /// (`onnxruntime.preload_dlls`, torch where its own library cannot be loaded), or another package has.
-    fn open_what_packages_load(&self, process: &mut Closure, from: usize, copies: &Copies<'_>) {
+    fn open_what_packages_load(
+        &self,
+        process: &mut Closure,
+        from: usize,
+        copies: &Copies<'_>,
+        toolkit: &[String],
+    ) {
         let mut next = from;
         while let Some(need) = process.needs.get(next) {
             next += 1;
@@ -169,6 +178,15 @@ impl<'a> Links<'a> {
             let brought = copies.brought_as(file_name(&need.soname));
             if let Some(copy) = brought.filter(|copy| copy.kind.is_usable()) {
                 self.resolver.open(process, 0, &copy.path);
+                continue;
+            }
+            let soname = file_name(&need.soname).to_owned();
+            let mut paths = toolkit.iter().map(|dir| join(dir, &soname));
+            let path = paths.find(|path| self.sysroot.exists(path));
+            let found = path.and_then(|path| self.resolver.open(process, 0, &path));
+            if let (Some(found), Some(need)) = (found, process.needs.get_mut(next - 1)) {
+                need.found = Some(found);
+                TOOLKIT.clone_into(&mut need.by);
             }
         }
     }

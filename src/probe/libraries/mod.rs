@@ -53,7 +53,7 @@ pub(super) fn probe(
         };
     }
     let copies = Copies::new(sysroot, loader, environment);
-    let entries = entries::find(sysroot, environment, copies.brought());
+    let entries = entries::find(sysroot, env, environment, copies.brought());
     let by_name = if environment.consumer.kind == ConsumerKind::Machine {
         copies.sonames_of_loader()
     } else {

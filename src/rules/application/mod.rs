@@ -3,6 +3,7 @@
 
 mod process;
 mod program;
+mod setting;
 mod start;
 mod visible;
 
@@ -66,6 +67,12 @@ pub(super) static RULES: &[Rule] = &[
     ),
     rule!("device-code-compiled-at-start", Application, Note),
     rule!("device-code-partial", Application, Note),
+    rule!(
+        "framework-told-to-use-cpu",
+        Application,
+        Warning,
+        setting::framework_told_to_use_cpu
+    ),
     rule!(
         "interpreter-unusable",
         Application,

@@ -276,7 +276,39 @@ fn loader_fixes(ctx: &Ctx<'_>, loader: &str, layer: Layer, arch: Option<&str>) -
     ]
 }
 
+/// A virtual environment has no Python of its own but a link to the one that it was made with.
+fn dead_environment(ctx: &Ctx<'_>) -> Option<Finding> {
+    let consumer = &ctx.facts.consumer;
+    let (path, text) = consumer.dead_python.as_ref()?;
+    let prefix = consumer.prefix.value()?;
+    let python = file_name(text);
+    let again = Fix::at(
+        Layer::Application,
+        format!("install {python} again, or make the environment anew on a Python that is there and install its packages again"),
+    )
+    .verify("gpudoctor");
+    Some(
+        Finding::new(
+            "interpreter-unusable",
+            Layer::Application,
+            Severity::Error,
+            format!("{path} is a link to {text}, which is not there: the environment cannot be used"),
+        )
+        .complaining(Layer::System)
+        .component(file_name(path))
+        .subject(path.as_str())
+        .detail("A virtual environment links to the Python that it was made with. Where that was removed, upgraded to another minor version or lies on another machine, nothing in the environment starts, and its packages are of no use to another Python.")
+        .evidence("link", text.as_str(), path.as_str())
+        .evidence("environment", prefix.as_str(), consumer.why.as_str())
+        .source("Python documentation: venv")
+        .fix(again),
+    )
+}
+
 pub(super) fn interpreter_unusable(ctx: &Ctx<'_>) -> Outcome {
+    if let Some(finding) = dead_environment(ctx) {
+        return Outcome::found([finding]);
+    }
     let start = known!(ctx.start(), "how the program is started");
     // What may not be executed is handed to an interpreter by whoever runs it.
     let Some(script) = start

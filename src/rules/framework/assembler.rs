@@ -45,6 +45,15 @@ pub(super) fn triton_ptxas_lacks_gpu(ctx: &Ctx<'_>) -> Outcome {
         let Some(tool) = of_gpu(all, gpu.capability) else {
             continue;
         };
+        // Then another one is started, whose version nobody looked for.
+        let variable = if tool.only_blackwell {
+            "TRITON_PTXAS_BLACKWELL_PATH"
+        } else {
+            "TRITON_PTXAS_PATH"
+        };
+        if ctx.env(variable).is_some_and(|path| !path.is_empty()) {
+            continue;
+        }
         let Some(version) = tool.version.value() else {
             unknown = Some(format!("ptxas of Triton: {}", tool.version.source()));
             continue;

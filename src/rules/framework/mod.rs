@@ -16,7 +16,7 @@ pub(super) use extensions::is_for_other_cuda;
 pub(super) use parts::triton_libcuda_link_missing;
 
 use super::{Ctx, Need, Outcome, Rule};
-use crate::facts::{Framework, Layer, NOT_RECORDED, Reading};
+use crate::facts::{ConsumerKind, Framework, Layer, NOT_RECORDED, Reading};
 use crate::finding::{Finding, Severity};
 use crate::matrix::Capability;
 
@@ -265,7 +265,13 @@ pub fn summary(ctx: &Ctx<'_>) -> (bool, String) {
         .collect();
     named.dedup();
     if named.is_empty() {
-        return (false, "none in an environment that is examined".to_owned());
+        let consumer = &ctx.facts.consumer;
+        let where_to = match (&consumer.kind, &consumer.prefix) {
+            (ConsumerKind::Machine, _) => "no environment is examined".to_owned(),
+            (_, Reading::Present { value, .. }) => format!("none that is known in {value}"),
+            _ => format!("none that is known of {}", consumer.what),
+        };
+        return (false, where_to);
     }
     let more = named.len().saturating_sub(TOLD);
     named.truncate(TOLD);

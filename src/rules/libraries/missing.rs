@@ -54,7 +54,10 @@ fn opener<'a>(ctx: &'a Ctx<'_>, link: &Link) -> Option<(&'a Framework, Option<&'
         return None;
     }
     let framework = ctx.frameworks().iter().find(|framework| {
-        framework.library.value() == Some(&link.user)
+        let is_its = framework.library.value() == Some(&link.user)
+            || framework.distribution.value().map(String::as_str)
+                == link.consumer.split(' ').next();
+        is_its
             && ctx
                 .matrix
                 .opened()
@@ -80,7 +83,7 @@ fn is_needed(ctx: &Ctx<'_>, link: &Link) -> bool {
     };
     let is_listed = row.is_some_and(|row| row.needs.contains(&link.soname));
     // A plugin for CUDA is installed for nothing else.
-    let is_plugin = framework.name == "jax-cuda-pjrt";
+    let is_plugin = ["jax-cuda-pjrt", "cupy"].contains(&framework.name.as_str());
     is_listed && (is_plugin || ctx.gpu_usable())
 }
 
