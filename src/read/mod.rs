@@ -20,6 +20,7 @@ pub mod ldcache;
 pub mod linkage;
 pub mod needs;
 mod notes;
+pub mod oci;
 mod packages;
 pub mod pages;
 pub mod part;
@@ -31,9 +32,11 @@ pub mod record;
 pub mod requirement;
 pub mod start;
 mod symbols;
+pub mod tar;
 #[cfg(test)]
 mod tests;
 pub mod toolchain;
+pub mod unpacked;
 pub mod window;
 pub mod zip;
 
