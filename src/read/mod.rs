@@ -20,6 +20,7 @@ pub mod ldcache;
 pub mod linkage;
 pub mod needs;
 mod notes;
+pub mod nvidia_require;
 pub mod oci;
 mod packages;
 pub mod pages;
