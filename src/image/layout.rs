@@ -8,7 +8,7 @@ use crate::inspect::ARCH;
 use crate::read::oci::{self, Descriptor, MAX_JSON, MAX_LAYERS, Manifest, Saved};
 use crate::read::tar::{self, Members};
 use crate::read::unpacked::Packing;
-use crate::read::window::{ReadAt, bytes_up_to};
+use crate::read::window::bytes_up_to;
 use crate::sysroot::{self, Sysroot, join};
 
 /// The most members of an archive that holds an image: a few for each layer.

@@ -51,7 +51,7 @@ pub struct Node {
 }
 
 /// Parts of a file that were read before: pages by their number.
-pub type Pages = BTreeMap<u64, Box<[u8]>>;
+pub(super) type Pages = BTreeMap<u64, Box<[u8]>>;
 
 /// The file system of an image.
 #[derive(Default)]
@@ -78,7 +78,7 @@ impl fmt::Debug for Tree {
 }
 
 /// Size of a page of [`Pages`], in bytes.
-pub const PAGE: usize = 4 << 10;
+pub(super) const PAGE: usize = 4 << 10;
 
 impl Tree {
     /// One without anything.
@@ -106,6 +106,23 @@ impl Tree {
     /// How many paths it has, or had.
     pub fn len(&self) -> usize {
         self.nodes.len()
+    }
+
+    /// How many regular files there are in the end.
+    pub fn files(&self) -> u64 {
+        let ids = self.names.values();
+        let files = ids.filter(|id| self.node(**id).is_some_and(|n| n.kind == tar::Kind::File));
+        files.count() as u64
+    }
+
+    /// The paths of folders with one of these names.
+    pub fn folders_named(&self, wanted: &[&str]) -> Vec<String> {
+        let named = |name: &str| wanted.contains(&name);
+        self.names
+            .iter()
+            .filter(|((_, name), id)| named(name) && self.is_folder(**id))
+            .map(|(_, id)| self.path(*id))
+            .collect()
     }
 
     /// Whether there is nothing in it.
@@ -503,5 +520,145 @@ impl ReadAt for Bytes {
             }
         }
         self.source.read_at(self.at.saturating_add(offset), into)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn member(name: &str, kind: tar::Kind, link: &str) -> tar::Member {
+        tar::Member {
+            name: name.to_owned(),
+            kind,
+            size: 1,
+            at: 0,
+            link: link.to_owned(),
+            mode: 0o644,
+            uid: 0,
+            gid: 0,
+            device: (0, 0),
+        }
+    }
+
+    fn file(name: &str) -> tar::Member {
+        member(name, tar::Kind::File, "")
+    }
+
+    fn tree(layers: &[&[tar::Member]]) -> Tree {
+        let mut tree = Tree::new();
+        for layer in layers {
+            tree.add_layer(Arc::new(Vec::<u8>::new()));
+            for member in *layer {
+                tree.add(member).unwrap();
+            }
+        }
+        tree
+    }
+
+    fn names(tree: &Tree, path: &str) -> Vec<String> {
+        let id = tree.find(path, true).unwrap();
+        tree.list(id).map(str::to_owned).collect()
+    }
+
+    #[test]
+    fn a_later_layer_takes_away_and_puts_anew() {
+        let tree = tree(&[
+            &[
+                file("a/x"),
+                file("a/y"),
+                file("b/c/z"),
+                file("d"),
+                file("e/f"),
+            ],
+            &[
+                file("a/.wh.x"),
+                file("b/.wh..wh..opq"),
+                file("b/new"),
+                file("./d/inside"),
+                file(".wh.e"),
+            ],
+        ]);
+        assert_eq!(names(&tree, "/"), ["a", "b", "d"]);
+        assert_eq!(names(&tree, "/a"), ["y"]);
+        assert_eq!(names(&tree, "/b"), ["new"]);
+        assert_eq!(names(&tree, "/d"), ["inside"]);
+        assert_eq!(tree.files(), 3);
+    }
+
+    #[test]
+    fn a_whiteout_spares_what_its_own_layer_brings() {
+        // The order within a layer does not matter.
+        let tree = tree(&[
+            &[file("a/old"), file("a/sub/old")],
+            &[file("a/sub/new"), file("a/new"), file("a/.wh..wh..opq")],
+        ]);
+        assert_eq!(names(&tree, "/a"), ["new", "sub"]);
+        assert_eq!(names(&tree, "/a/sub"), ["new"]);
+    }
+
+    #[test]
+    fn links_stay_inside() {
+        let link = |name, to| member(name, tar::Kind::Link, to);
+        let tree = tree(&[
+            &[
+                link("lib", "usr/lib"),
+                file("usr/lib/x"),
+                link("out", "../../../../etc/passwd"),
+                link("abs", "/usr/lib/x"),
+            ],
+            &[link("r1", "r2"), link("r2", "r1"), link("self", "self/x")],
+            // Through the link of a lower layer.
+            &[file("lib/y")],
+        ]);
+        assert_eq!(names(&tree, "/usr/lib"), ["x", "y"]);
+        assert_eq!(
+            tree.path(tree.find("/lib/../lib/x", true).unwrap()),
+            "/usr/lib/x"
+        );
+        assert_eq!(tree.path(tree.find("/abs", true).unwrap()), "/usr/lib/x");
+        assert_eq!(
+            tree.find("/out", true).unwrap_err().kind(),
+            io::ErrorKind::NotFound
+        );
+        for round in ["/r1", "/self"] {
+            assert!(
+                tree.find(round, true)
+                    .unwrap_err()
+                    .to_string()
+                    .contains("links")
+            );
+            assert!(tree.find(round, false).is_ok());
+        }
+        assert!(tree.find("/usr/lib/x/y", true).is_err());
+    }
+
+    #[test]
+    fn what_leads_out_is_left_out() {
+        let mut tree = tree(&[&[file("a")]]);
+        assert!(matches!(tree.add(&file("../b")), Err(Refused::Member(_))));
+        assert!(matches!(
+            tree.add(&file("c/../../b")),
+            Err(Refused::Member(_))
+        ));
+        let deep = "d/".repeat(MAX_DEPTH + 1);
+        assert!(matches!(tree.add(&file(&deep)), Err(Refused::Member(_))));
+        let hard = |to| member("h", tar::Kind::HardLink, to);
+        assert!(tree.add(&hard("../../etc/passwd")).is_err() && tree.add(&hard("none")).is_err());
+        tree.add(&hard("a")).unwrap();
+        assert_eq!(names(&tree, "/"), ["a", "h"]);
+    }
+
+    #[test]
+    fn many_members_are_refused_and_much_hiding_too() {
+        let mut tree = tree(&[&[]]);
+        let refused = (0..MAX_MEMBERS + 1).find_map(|n| tree.add(&file(&format!("f/{n}"))).err());
+        assert!(matches!(refused, Some(Refused::Image(_))));
+        tree.add_layer(Arc::new(Vec::<u8>::new()));
+        let hide = file(".wh..wh..opq");
+        tree.add(&hide).unwrap();
+        assert_eq!(tree.files(), 0);
+        let again = (0..1000).find_map(|_| tree.add(&hide).err());
+        assert!(again.is_none());
     }
 }
