@@ -610,7 +610,7 @@ impl Gatherer<'_, '_> {
                 format!("{path}!{}", container.path)
             };
         }
-        let found = &mut self.found;
+        let found = &mut *self.found;
         found.containers.extend(containers);
         found.looked_at += inside.looked_at;
         found.files.extend(inside.files);
@@ -781,6 +781,11 @@ fn has_ending(path: &str, ending: &str) -> bool {
 /// `libx.so`, `libx.so.1.2`, `x.cpython-312-x86_64-linux-gnu.so`.
 fn is_library_name(name: &str) -> bool {
     has_ending(name, "so") || name.contains(".so.")
+}
+
+/// Whether a file is a wheel, by its name.
+pub(super) fn is_wheel(name: &str) -> bool {
+    has_ending(name, "whl")
 }
 
 /// Whether a file may be a binary, by its name.

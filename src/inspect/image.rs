@@ -17,7 +17,7 @@ use crate::read::{oci, proc, pydist};
 use crate::sysroot::{self, Sysroot, file_name, join, parent};
 use crate::version::Version;
 
-use super::gather::{is_binary, is_surely_binary, may_be_binary};
+use super::gather::{is_binary, is_surely_binary, is_wheel, may_be_binary};
 
 /// How a need is met that the container's host brings: the libraries of the driver are put into it when it is started.
 pub(super) const FROM_HOST: &str = "of the driver, which the host brings";
@@ -158,7 +158,7 @@ pub(super) fn read(
             .iter()
             .any(|folder| passing.path.starts_with(folder));
         let name = file_name(passing.path);
-        if is_made_up || !may_be_binary(name) || name.ends_with(".whl") {
+        if is_made_up || !may_be_binary(name) || is_wheel(name) {
             return false;
         }
         if !is_surely_binary(passing.path) && !is_binary(&bytes_up_to(passing.file, 0, 8)) {
@@ -278,7 +278,7 @@ fn packages(image: &Image, root: &Sysroot) -> Vec<Package> {
             if is_told && found.len() < MAX_PACKAGES {
                 found.insert(Package {
                     name: normalised,
-                    version: version.to_string(),
+                    version,
                     place: site.clone(),
                 });
             }

@@ -1,14 +1,15 @@
 //! Will a container of an image start and run on a machine: its files, with what the image itself has of a system, what it
 //! asks of its host, and what it should have left to it.
 
-use super::super::{File, ImageFacts, Machine, MachineGpu};
-use super::{merged, of_file, spare_variants};
+use super::super::{File, ImageFacts, Kind, Machine, MachineGpu, is_cuda_library};
+use super::{layer_of, merged, of_file, spare_variants};
 use crate::facts::Layer;
 use crate::finding::{Finding, Fix, Severity};
 use crate::matrix::{Compat, Confidence, Matrix};
 use crate::read::nvidia_require::{
     self, Answer, Evaluator, Host, HostValue, Named, Property, brands_of, evaluate,
 };
+use crate::sysroot::{file_name, parent};
 use crate::version::Version;
 
 /// Findings about an image and the files in it. `path` is the image's.
@@ -42,7 +43,13 @@ pub fn of_image(
     let judged: Vec<File> = files
         .iter()
         .filter(|file| !is_of_driver(file))
-        .map(|file| (*file).clone())
+        .map(|file| {
+            let mut file = (*file).clone();
+            // Which package brought it is not known here: the libraries of one folder belong together.
+            file.package
+                .get_or_insert_with(|| parent(&file.path).to_owned());
+            file
+        })
         .collect();
     let mut of_files: Vec<Vec<Finding>> = judged
         .iter()
@@ -59,12 +66,53 @@ pub fn of_image(
         findings.push(finding);
     }
     driver_files(path, image, machine, &mut findings);
+    if machine.is_some() {
+        missing(&judged, &mut findings);
+    }
     if let Some(machine) = machine {
         processor(path, image, machine, &mut findings);
         requirements(path, image, machine, matrix, &mut findings, unknown);
         on_the_host(&mut findings, machine);
     }
     findings
+}
+
+/// Libraries of CUDA that a program needs and that lie nowhere in the image. Of what is loaded by a program that is not known
+/// (a plug-in, a Python extension) nothing is held missing: it may never be loaded.
+fn missing(files: &[File], findings: &mut Vec<Finding>) {
+    let has = |soname: &str| {
+        let mut all = files.iter();
+        all.any(|f| f.soname.as_deref() == Some(soname) || file_name(&f.path) == soname)
+    };
+    for file in files.iter().filter(|file| file.kind == Kind::Program) {
+        let missing = file.needed.iter().filter(|needed| {
+            needed.is_missing() && is_cuda_library(&needed.soname) && !has(&needed.soname)
+        });
+        for needed in missing {
+            let soname = &needed.soname;
+            let layer = layer_of(soname);
+            findings.push(
+                Finding::new(
+                    "library-not-found",
+                    layer,
+                    Severity::Warning,
+                    format!("{} needs {soname}, which is not in the image", file.path),
+                )
+                .subject(format!("{soname} for {}", file.path))
+                .complaining(Layer::Application)
+                .component(soname)
+                .evidence(
+                    "search",
+                    &needed.by,
+                    "LD_LIBRARY_PATH of the image, ld.so.cache, default folders",
+                )
+                .fix(
+                    Fix::at(layer, format!("install what brings {soname} in the image"))
+                        .cost("rebuild"),
+                ),
+            );
+        }
+    }
 }
 
 /// The driver of a container is its host's: nothing in the image changes it.
@@ -218,7 +266,7 @@ fn processor(path: &str, image: &ImageFacts, machine: &Machine, findings: &mut V
     }
     findings.push(
         Finding::new(
-            "file-for-other-processor",
+            "program-other-architecture",
             Layer::Application,
             Severity::Error,
             format!("{path} is for {its}, and {} is {wanted}", machine.name),
@@ -395,7 +443,7 @@ mod tests {
 
     use super::*;
     use crate::inspect::image::{Compat as InImage, DriverFile};
-    use crate::inspect::{Kind, Linkage, Runtime, machine_of_target};
+    use crate::inspect::{Linkage, Needed, Runtime, machine_of_target};
     use crate::target::Target;
 
     fn program(cuda: &str) -> File {
@@ -526,6 +574,29 @@ mod tests {
             Some(Severity::Warning)
         );
         assert_eq!(too_old(a100, &with, "12.4"), None);
+    }
+
+    #[test]
+    fn a_program_without_its_libraries_is_told() {
+        let needs = |kind: Kind, by: &str| {
+            let mut file = program("12.4");
+            file.kind = kind;
+            file.needed = vec![Needed {
+                soname: "libcudart.so.12".to_owned(),
+                resolved: None,
+                by: by.to_owned(),
+            }];
+            file
+        };
+        let told = |files: &[File]| found("driver=550.54.14,gpu=A100", &image(&[]), files);
+        let missing = [("library-not-found".to_owned(), Severity::Warning)];
+        assert_eq!(told(&[needs(Kind::Program, "not found")]), missing);
+        assert!(told(&[needs(Kind::SharedLibrary, "not found")]).is_empty());
+        let elsewhere = File {
+            soname: Some("libcudart.so.12".to_owned()),
+            ..File::default()
+        };
+        assert!(told(&[needs(Kind::Program, "not found"), elsewhere]).is_empty());
     }
 
     #[test]
