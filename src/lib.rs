@@ -97,6 +97,7 @@ pub mod explain;
 pub mod facts;
 pub mod ffi;
 pub mod finding;
+pub mod image;
 pub mod inspect;
 pub mod matrix;
 pub mod preflight;

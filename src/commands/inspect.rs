@@ -4,7 +4,7 @@ use std::cell::Cell;
 use std::io::IsTerminal as _;
 use std::time::Instant;
 
-use super::{overlay, print, terminal, with_watch};
+use super::{overlay, print, root_at, terminal, with_watch};
 use crate::cli::{FailOn, InspectArgs, InspectFormat};
 use crate::diagnosis::Status;
 use crate::error::Error;
@@ -20,7 +20,7 @@ use crate::target::Target;
 pub(super) fn run(args: &InspectArgs) -> Result<u8, Error> {
     let matrix = overlay::matrix(None, !args.no_redact)?;
     let sysroot = match &args.root {
-        Some(dir) => Sysroot::at(dir)?,
+        Some(dir) => root_at(dir)?,
         None => Sysroot::live(),
     };
     let target = match &args.target {
@@ -60,6 +60,7 @@ pub(super) fn run(args: &InspectArgs) -> Result<u8, Error> {
         look: Look { deep: args.deep },
         all: args.all,
         progress: &|count, path| progress.show(count, path),
+        looked: None,
     };
     let mut wrong = None;
     with_watch(|| {

@@ -298,6 +298,7 @@ fn read(sysroot: &Sysroot, place: &str, path: &str, is_named: bool) -> Result<Op
         look: Look { deep: false },
         all: true,
         progress: &|_, _| {},
+        looked: None,
     };
     match gather(place, &request, &mut found) {
         Ok(()) => {}
@@ -326,7 +327,15 @@ fn read(sysroot: &Sysroot, place: &str, path: &str, is_named: bool) -> Result<Op
         .map(|problem| format!("{path}: {problem}"))
         .collect();
     found.files.retain(|file| file.kind != Kind::Other);
+    let image = found.containers.pop().and_then(|last| last.image);
+    if image.is_some() {
+        // Of a file or a wheel all is asked, of a whole system what has to do with the GPU.
+        found
+            .files
+            .retain(|file| file.is_gpu() || file.is_damaged());
+    }
     Ok(Some(Read {
+        image,
         path: path.to_owned(),
         kind,
         files: found.files,
