@@ -126,7 +126,7 @@ fn redacted(sysroot: &Sysroot, found: &Inspection) -> Result<Inspection, Error> 
 }
 
 /// A line on the terminal's standard error while it takes long.
-struct Progress {
+pub(super) struct Progress {
     since: Instant,
     last: Cell<Option<Instant>>,
     is_terminal: bool,
@@ -138,7 +138,7 @@ impl Progress {
     /// Between two lines.
     const STEP_MS: u128 = 100;
 
-    fn new() -> Self {
+    pub(super) fn new() -> Self {
         Self {
             since: Instant::now(),
             last: Cell::new(None),
@@ -146,7 +146,7 @@ impl Progress {
         }
     }
 
-    fn show(&self, count: u64, path: &str) {
+    pub(super) fn show(&self, count: u64, path: &str) {
         let is_soon = self
             .last
             .get()
@@ -158,7 +158,7 @@ impl Progress {
         terminal::progress(&format!("{count} files looked at, now {path}"));
     }
 
-    fn clear(&self) {
+    pub(super) fn clear(&self) {
         if self.last.get().is_some() {
             terminal::progress("");
         }

@@ -147,12 +147,16 @@ fn root_at(path: &Path) -> Result<Sysroot, Error> {
         return Sysroot::at(path);
     }
     // What is asked of libraries later stands in the pages that this reads.
+    let progress = inspect::Progress::new();
+    let mut count = 0;
     let mut show = |passing: &image::Passing<'_>| {
+        count += 1;
+        progress.show(count, passing.place);
         let is_library = passing.path.contains(".so");
         is_library && matches!(elf::identify(passing.file), elf::Shape::Elf(_))
     };
-    let image =
-        image::open(&live, &text, &mut show).map_err(|why| Error::file("read", path, why))?;
+    let image = image::open(&live, &text, false, &mut show)
+        .map_err(|why| Error::file("read", path, why))?;
     for problem in image.problems {
         terminal::say(&format!("{text}: {problem}"));
     }

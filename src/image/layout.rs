@@ -21,7 +21,8 @@ const MAX_INDEXES: usize = 4;
 /// An image that was found, its layers not read yet.
 pub(super) struct Found {
     pub(super) described: Described,
-    pub(super) layers: Vec<Source>,
+    /// With the digests that their bytes have to have, where that is known.
+    pub(super) layers: Vec<(Source, Option<String>)>,
     /// It is one archive of a root filesystem.
     pub(super) is_root: bool,
     pub(super) problems: Vec<String>,
@@ -170,7 +171,7 @@ pub(super) fn find(sysroot: &Sysroot, path: &str) -> Result<Found, String> {
                 ..Described::default()
             },
             // The archive itself, so that its packing is told.
-            layers: vec![file],
+            layers: vec![(file, None)],
             is_root: true,
             problems: Vec::new(),
         });
@@ -249,13 +250,20 @@ fn by_manifest(store: &Store<'_>) -> Result<Found, String> {
     let mut told = Vec::new();
     for (index, path) in saved.layers.iter().enumerate() {
         let source = store.get(path)?;
-        let name = config.rootfs.diff_ids.get(index).unwrap_or(path);
+        let diff_id = config.rootfs.diff_ids.get(index);
+        let name = diff_id.unwrap_or(path);
+        // A blob is called by the digest of its bytes; of a layer that is not packed the configuration has it too.
+        let of_blob = path
+            .strip_prefix("blobs/sha256/")
+            .map(|digits| format!("sha256:{digits}"));
+        let is_packed = Packing::of(&*source).is_some();
+        let digest = of_blob.or_else(|| diff_id.filter(|_| !is_packed).cloned());
         told.push(Layer {
             name: shortened(name),
             size: source.len(),
             ..Layer::default()
         });
-        layers.push(source);
+        layers.push((source, digest));
     }
     Ok(Found {
         described: Described {
@@ -322,7 +330,7 @@ fn by_index(store: &Store<'_>, form: &str) -> Result<Found, String> {
             size: layer.size,
             ..Layer::default()
         });
-        layers.push(source);
+        layers.push((source, Some(layer.digest.clone())));
     }
     Ok(Found {
         described: Described {

@@ -13,6 +13,8 @@ use std::io;
 use std::ops::Range;
 use std::sync::{Arc, Mutex};
 
+use sha2::{Digest as _, Sha256};
+
 pub use layout::Store;
 pub use tree::{Bytes, MAX_MEMBERS, Tree};
 
@@ -21,14 +23,17 @@ use crate::read::oci;
 use crate::read::part::Part;
 use crate::read::tar::{self, Members};
 use crate::read::unpacked::{Packing, Unpacked};
-use crate::read::window::{ReadAt, fill};
+use crate::read::window::{ReadAt, WINDOW, fill};
 use crate::sysroot::{Sysroot, file_name};
 
 /// Bytes that can be read from anywhere.
 pub type Source = Arc<dyn ReadAt + Send + Sync>;
 
+/// What is said of other archives.
+pub const NO_IMAGE: &str = "is a tar archive, but no container image and no root filesystem";
+
 /// Files of a packed layer up to this size are read into memory in one go.
-const MAX_WHOLE: u64 = 16 << 20;
+const MAX_WHOLE: u64 = 12 << 20;
 /// The largest small text that is kept in memory.
 const MAX_TEXT: u64 = 512 << 10;
 /// The most pages that are kept of one file.
@@ -71,6 +76,8 @@ pub struct Layer {
     pub size: u64,
     /// How many members it has.
     pub members: u64,
+    /// Its digest is the one that it should have.
+    pub checked: bool,
 }
 
 /// A file of a layer as it comes by.
@@ -133,6 +140,12 @@ impl Packed {
             unpacked.rest();
         }
     }
+
+    fn mark(&self, at: u64) {
+        if let Ok(unpacked) = self.0.lock() {
+            unpacked.mark(at);
+        }
+    }
 }
 
 impl ReadAt for Packed {
@@ -147,30 +160,88 @@ impl ReadAt for Packed {
     }
 }
 
+/// A file whose digest is computed as it is read forward.
+struct Digested {
+    source: Source,
+    /// The digest so far, and how many bytes it is of.
+    so_far: Mutex<(Sha256, u64)>,
+}
+
+impl Digested {
+    fn new(source: Source) -> Self {
+        Self {
+            source,
+            so_far: Mutex::new((Sha256::new(), 0)),
+        }
+    }
+
+    /// Whether the digest is this one; what was not read yet is read now.
+    fn is(&self, digest: &str) -> Result<bool, String> {
+        let mut piece = vec![0; WINDOW];
+        loop {
+            let done = self.so_far.lock().map_or(u64::MAX, |so_far| so_far.1);
+            if done >= self.source.len() {
+                break;
+            }
+            if self.read_at(done, &mut piece).map_err(|e| e.to_string())? == 0 {
+                break;
+            }
+        }
+        let so_far = self.so_far.lock().map_err(|e| e.to_string())?;
+        Ok(oci::is_digest(so_far.0.clone(), digest))
+    }
+}
+
+impl ReadAt for Digested {
+    fn len(&self) -> u64 {
+        self.source.len()
+    }
+
+    fn read_at(&self, offset: u64, buf: &mut [u8]) -> io::Result<usize> {
+        let got = self.source.read_at(offset, buf)?;
+        if let Ok(mut so_far) = self.so_far.lock()
+            && let Some(known) = so_far.1.checked_sub(offset)
+            && let Some(new) = usize::try_from(known)
+                .ok()
+                .and_then(|known| buf.get(known..got))
+        {
+            so_far.0.update(new);
+            so_far.1 += new.len() as u64;
+        }
+        Ok(got)
+    }
+}
+
 /// A layer that is to be read.
 struct Opened {
     source: Source,
     packed: Option<Arc<Packed>>,
     packing: Option<Packing>,
+    digested: Option<Arc<Digested>>,
 }
 
-fn opened(source: Source) -> Opened {
+/// Opens a layer. Its digest is checked where it is read from start to end anyway: where it is packed, or where `all` is.
+fn opened(source: Source, digest: Option<&String>, all: bool) -> Opened {
     let packing = Packing::of(&*source);
-    match packing {
-        None => Opened {
-            source,
-            packed: None,
-            packing,
-        },
+    let is_checked = (packing.is_some() || all) && digest.is_some_and(|d| oci::is_computed(d));
+    let digested = is_checked.then(|| Arc::new(Digested::new(source.clone())));
+    let source = match &digested {
+        Some(digested) => digested.clone(),
+        None => source,
+    };
+    let (source, packed): (Source, _) = match packing {
+        None => (source, None),
         Some(packing) => {
             let len = source.len();
             let packed = Arc::new(Packed::new(Slice::new(source, 0..len), packing));
-            Opened {
-                source: packed.clone(),
-                packed: Some(packed),
-                packing: Some(packing),
-            }
+            (packed.clone(), Some(packed))
         }
+    };
+    Opened {
+        source,
+        packed,
+        packing,
+        digested,
     }
 }
 
@@ -186,38 +257,50 @@ pub fn is_image(sysroot: &Sysroot, path: &str) -> bool {
         })
 }
 
-/// Reads an image. `show` is shown its files as they come by.
+/// Reads an image. `show` is shown its files as they come by. With `all` the digests of layers that are not packed are
+/// checked too, which takes reading all of them.
 ///
 /// # Errors
 /// In words: what is wrong with it.
-pub fn open(sysroot: &Sysroot, path: &str, show: &mut Show<'_>) -> Result<Image, String> {
+pub fn open(
+    sysroot: &Sysroot,
+    path: &str,
+    all: bool,
+    show: &mut Show<'_>,
+) -> Result<Image, String> {
     let found = layout::find(sysroot, path)?;
     let mut described = found.described;
     let mut problems = found.problems;
     let mut tree = Tree::new();
     let count = found.layers.len();
-    for (index, source) in found.layers.into_iter().enumerate() {
-        let layer = opened(source);
+    for (index, (source, digest)) in found.layers.into_iter().enumerate() {
+        let layer = opened(source, digest.as_ref(), all);
         let place = format!("layer {} of {count}", index + 1);
         let told = described.layers.get_mut(index);
         let name = told
             .as_ref()
             .map_or(String::new(), |told| told.name.clone());
-        let members =
-            read_layer(&mut tree, &layer, &place, show, &mut problems).map_err(|why| {
-                if count == 1 {
-                    why
-                } else {
-                    format!("{place} ({name}) {why}")
-                }
-            })?;
+        let wrong = |why: String| {
+            if found.is_root {
+                why
+            } else {
+                format!("{place} ({name}) {why}")
+            }
+        };
+        let members = read_layer(&mut tree, &layer, &place, show, &mut problems).map_err(wrong)?;
+        if let (Some(digested), Some(digest)) = (&layer.digested, &digest)
+            && !digested.is(digest).map_err(wrong)?
+        {
+            return Err(wrong("has another digest".to_owned()));
+        }
         if let Some(told) = told {
+            told.checked = layer.digested.is_some();
             told.packing = layer.packing.map(|packing| packing.name().to_owned());
             told.members = members;
         }
     }
     if found.is_root && tree.find("/etc", true).is_err() && tree.find("/usr", true).is_err() {
-        return Err("is a tar archive, but no container image and no root filesystem".to_owned());
+        return Err(NO_IMAGE.to_owned());
     }
     Ok(Image {
         described,
@@ -290,10 +373,10 @@ fn pass(
             place,
         })
     };
-    if layer.packed.is_none() {
+    let Some(packed) = &layer.packed else {
         shown(&part, show);
         return Ok(());
-    }
+    };
     if member.size <= MAX_TEXT && is_read_again(&path) {
         let whole = whole(&part, member.size)?;
         let pages = whole.chunks(PAGE).map(Box::from);
@@ -310,9 +393,12 @@ fn pass(
             tree.keep(node.layer, member.at, recorded.pages.into_inner());
         }
     };
-    if member.size <= MAX_WHOLE && may_be_looked_at(&part) {
+    if !may_be_looked_at(&part) {
+        recorded(&part, show);
+    } else if member.size <= MAX_WHOLE {
         recorded(&whole(&part, member.size)?, show);
     } else {
+        packed.mark(member.at);
         recorded(&part, show);
     }
     Ok(())

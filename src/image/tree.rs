@@ -21,7 +21,7 @@ const MAX_LINKS: usize = 40;
 /// The most bytes of links, all together.
 const MAX_LINK_BYTES: usize = 16 << 20;
 /// The most bytes of files that are kept in memory because they are read again.
-const MAX_KEPT: usize = 24 << 20;
+const MAX_KEPT: usize = 16 << 20;
 
 /// The root folder.
 const ROOT: u32 = 0;

@@ -71,6 +71,8 @@ pub struct Layer {
     pub size_bytes: u64,
     /// How many members it has, those included that take something away.
     pub members: u64,
+    /// Its digest was computed, and is the one that it should have. Of layers that are not packed that takes `--deep`.
+    pub checked: bool,
 }
 
 /// A toolkit's folder.
@@ -176,7 +178,7 @@ pub(super) fn read(
         }
         is_again
     };
-    let image = image::open(sysroot, path, &mut show)?;
+    let image = image::open(sysroot, path, how.deep, &mut show)?;
     Ok((image, looked.into_inner()))
 }
 
@@ -228,6 +230,7 @@ pub(super) fn facts(
                 packing: layer.packing.clone(),
                 size_bytes: layer.size,
                 members: layer.members,
+                checked: layer.checked,
             })
             .collect(),
         files: image.tree.files(),

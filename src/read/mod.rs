@@ -42,6 +42,7 @@ pub mod toolchain;
 pub mod unpacked;
 pub mod window;
 pub mod zip;
+mod zstd;
 
 pub use window::ReadAt;
 

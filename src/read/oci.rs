@@ -181,9 +181,18 @@ impl Descriptor {
 
 /// Whether bytes have a digest; true of a digest of another kind than SHA-256, which is not computed here.
 pub fn has_digest(bytes: &[u8], digest: &str) -> bool {
-    digest
-        .strip_prefix("sha256:")
-        .is_none_or(|digits| hexadecimal(&Sha256::digest(bytes)).eq_ignore_ascii_case(digits))
+    !is_computed(digest) || is_digest(Sha256::new_with_prefix(bytes), digest)
+}
+
+/// Whether a digest is of the kind that is computed here.
+pub fn is_computed(digest: &str) -> bool {
+    digest.starts_with("sha256:")
+}
+
+/// Whether what was hashed has this digest.
+pub fn is_digest(hashed: Sha256, digest: &str) -> bool {
+    let is = |digits: &str| hexadecimal(&hashed.finalize()).eq_ignore_ascii_case(digits);
+    digest.strip_prefix("sha256:").is_some_and(is)
 }
 
 /// The processor family as `uname -m` writes it: `x86_64` for `amd64`.

@@ -9,6 +9,8 @@ use super::{cut, text_to_nul};
 
 /// Headers and the ends of members stand at multiples of this.
 const BLOCK: u64 = 512;
+/// Bytes of a header.
+const HEADER: usize = 512;
 /// The most bytes of a long name or of pax records; a path has 4,096 at most.
 const MAX_EXTENSION: u64 = 1 << 20;
 /// The longest name that is handed out, as in the kernel.
@@ -79,7 +81,7 @@ struct Extension {
 
 /// Whether a file begins like a tar archive: by the checksum of its first header.
 pub fn is_tar(file: &dyn ReadAt) -> bool {
-    let mut header = [0; BLOCK as usize];
+    let mut header = [0; HEADER];
     fill(file, 0, &mut header).is_ok_and(|got| got == header.len()) && checksum_is_right(&header)
 }
 
@@ -98,8 +100,8 @@ impl<'a> Members<'a> {
         self.at
     }
 
-    fn header(&mut self) -> Result<Option<[u8; BLOCK as usize]>, String> {
-        let mut header = [0; BLOCK as usize];
+    fn header(&mut self) -> Result<Option<[u8; HEADER]>, String> {
+        let mut header = [0; HEADER];
         let got = fill(self.file, self.at, &mut header).map_err(|e| e.to_string())?;
         // Two blocks of zeros end it; some writers leave them out.
         if got == 0 || header.iter().all(|byte| *byte == 0) {
@@ -165,7 +167,7 @@ impl<'a> Members<'a> {
 
     fn member(
         &mut self,
-        header: &[u8; BLOCK as usize],
+        header: &[u8; HEADER],
         kind: u8,
         size: u64,
         extension: Extension,
@@ -201,7 +203,7 @@ impl<'a> Members<'a> {
             let mut more = header.get(482).is_some_and(|byte| *byte != 0);
             let mut blocks = 0;
             while more {
-                let mut block = [0; BLOCK as usize];
+                let mut block = [0; HEADER];
                 let got = fill(self.file, at, &mut block).map_err(|e| e.to_string())?;
                 blocks += 1;
                 if got < block.len() || blocks > MAX_SPARSE {
@@ -272,7 +274,7 @@ impl Iterator for Members<'_> {
 }
 
 /// A checksum is the sum of all bytes, those of its own field counted as spaces; old writers took them as signed.
-fn checksum_is_right(header: &[u8; BLOCK as usize]) -> bool {
+fn checksum_is_right(header: &[u8; HEADER]) -> bool {
     let Some(wanted) = number(header.get(148..156).unwrap_or_default()) else {
         return false;
     };

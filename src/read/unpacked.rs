@@ -1,35 +1,35 @@
 //! A packed stream (gzip, zstd) read at any place as if it were not packed: the layers of container images.
 //!
 //! Nothing is unpacked to disk, and never the whole to memory. Reading forward unpacks each byte once; the newest blocks
-//! are kept. A gzip decoder's state is kept every few megabytes, so that going back costs unpacking a few megabytes; a zstd
-//! decoder's cannot be, so that going back starts over. All of that has a bound, and so has how much comes out of how
-//! little. Checksums inside the streams are not checked: the blobs of an image have digests of their own.
+//! are kept. Copies of the decoder's state are kept on the way, so that going back starts at the nearest of them: many of
+//! gzip's, of 43 KB each, few of zstd's, which have a window of megabytes. All of that has a bound, and so has how much comes
+//! out of how little. Checksums inside the streams are not checked: the blobs of an image have digests of their own.
 
 use std::cell::RefCell;
 use std::collections::{BTreeMap, VecDeque};
-use std::io::{self, Read as _};
+use std::io;
 
 use miniz_oxide::inflate::stream::{InflateState, inflate};
 use miniz_oxide::{DataFormat, MZFlush, MZStatus};
-use ruzstd::decoding::{FrameDecoder, StreamingDecoder};
 
 use super::Endian;
 use super::window::{ReadAt, bytes_up_to, fill};
+use super::zstd::Frame;
 
 /// What comes out is cut into blocks of this many bytes.
 const BLOCK: usize = 64 << 10;
 /// How many blocks are kept: 6 MiB.
 const BLOCKS: usize = 96;
-/// The distance between two kept states, in unpacked bytes.
+/// The least distance between two kept states, in unpacked bytes.
 const SPACING: u64 = 4 << 20;
-/// How many of the newest states are kept, of 43 KB each: they reach 640 MiB back, over the largest libraries.
-const NEAR: usize = 160;
-/// How many of the older ones are kept.
-const FAR: usize = 16;
-/// The least distance of those.
-const FAR_SPACING: u64 = 64 << 20;
+/// How many states are kept.
+const STATES: usize = 160;
+/// How many bytes of states are kept while a stream is gone through.
+const STATE_BYTES: usize = 24 << 20;
+/// How many are kept of a stream that was gone through.
+const RESTING_BYTES: usize = 1 << 20;
 /// How many bytes of the packed stream are read in one go.
-const INPUT: usize = 32 << 10;
+const INPUT: usize = 16 << 10;
 /// A stream that unpacks to more than this many times its size, and to more than [`LARGE`], is made to fill a disk.
 /// Layers are packed to a half or a tenth.
 const MAX_RATIO: u64 = 250;
@@ -82,13 +82,13 @@ fn is_skipped(magic: u32) -> bool {
     magic & 0xffff_fff0 == 0x184d_2a50
 }
 
-/// A decoder that goes forward.
-trait Stream: Sized {
+/// A decoder that goes forward; a copy of it goes on from the same place.
+trait Stream: Clone {
     /// Fills a block; fewer bytes only at the end.
     fn read_block(&mut self, block: &mut [u8]) -> io::Result<usize>;
 
-    /// The same state once more; `None` where it cannot be had here.
-    fn kept(&self) -> Option<Self>;
+    /// How many bytes a copy holds.
+    fn size(&self) -> usize;
 
     /// How far the packed stream is used up.
     fn used(&self) -> u64;
@@ -109,9 +109,11 @@ struct Inner<S> {
     furthest: u64,
     end: Option<u64>,
     failed: Option<(u64, String)>,
-    near: BTreeMap<u64, S>,
-    far: BTreeMap<u64, S>,
-    far_spacing: u64,
+    states: BTreeMap<u64, S>,
+    state_bytes: usize,
+    /// A place that is gone back to: its state is kept, and so are the blocks before that state.
+    mark: Option<u64>,
+    marked: BTreeMap<u64, Vec<u8>>,
     blocks: BTreeMap<u64, Vec<u8>>,
     order: VecDeque<u64>,
     /// Bytes that were unpacked again.
@@ -121,26 +123,32 @@ struct Inner<S> {
 impl<F: ReadAt + Clone> Unpacked<F> {
     /// A file that is packed so.
     pub fn new(packed: F, packing: Packing) -> Self {
-        let decoder = || match packing {
+        let decoder = match packing {
             Packing::Gzip => Decoder::Gzip(Gzip {
-                packed: packed.clone(),
+                packed,
                 used: 0,
                 state: None,
                 ended: false,
             }),
-            Packing::Zstd => Decoder::Zstd(Box::new(Zstd::new(packed.clone()))),
+            Packing::Zstd => Decoder::Zstd(Zstd {
+                packed,
+                next: 0,
+                frame: None,
+                ended: false,
+            }),
         };
         Self {
             inner: RefCell::new(Inner {
-                now: decoder(),
-                first: decoder(),
+                now: decoder.clone(),
+                first: decoder,
                 made: 0,
                 furthest: 0,
                 end: None,
                 failed: None,
-                near: BTreeMap::new(),
-                far: BTreeMap::new(),
-                far_spacing: FAR_SPACING,
+                states: BTreeMap::new(),
+                state_bytes: 0,
+                mark: None,
+                marked: BTreeMap::new(),
                 blocks: BTreeMap::new(),
                 order: VecDeque::new(),
                 again: 0,
@@ -148,74 +156,104 @@ impl<F: ReadAt + Clone> Unpacked<F> {
         }
     }
 
+    /// Says that a place which was just read will be gone back to.
+    pub fn mark(&self, at: u64) {
+        self.inner.borrow_mut().mark(at);
+    }
+
     /// Lets go of what is only of use while it is read from start to end.
     pub fn rest(&self) {
         let mut inner = self.inner.borrow_mut();
-        let near = std::mem::take(&mut inner.near);
-        for (at, state) in near {
-            inner.keep_far(at, state);
-        }
+        inner.mark = None;
+        inner.marked.clear();
+        inner.thin(RESTING_BYTES);
         inner.blocks.clear();
         inner.order.clear();
-        if let Some(first) = inner.first.kept() {
-            inner.now = first;
-            inner.made = 0;
-        }
+        inner.now = inner.first.clone();
+        inner.made = 0;
     }
 
     /// How far the packed file is used up, in bytes.
     pub fn used(&self) -> u64 {
         self.inner.borrow().now.used()
     }
+
+    /// How many bytes were unpacked more than once.
+    pub fn again(&self) -> u64 {
+        self.inner.borrow().again
+    }
 }
 
 impl<S: Stream> Inner<S> {
-    fn keep_far(&mut self, at: u64, state: S) {
-        let last = self.far.keys().next_back().copied().unwrap_or(0);
-        if at < last.saturating_add(self.far_spacing) {
+    fn mark(&mut self, at: u64) {
+        let start = at - at % BLOCK as u64;
+        self.mark = None;
+        self.marked.clear();
+        if start > self.made {
             return;
         }
-        self.far.insert(at, state);
-        if self.far.len() > FAR {
-            self.far_spacing *= 2;
-            let mut index = 0;
-            self.far.retain(|_, _| {
-                index += 1;
-                index % 2 == 0
-            });
+        let after = self.blocks.range(start..self.made);
+        // What was read long ago is not held here.
+        if after.clone().count() as u64 * BLOCK as u64 > 4 * BLOCK as u64 {
+            return;
         }
+        self.marked = after.map(|(at, block)| (*at, block.clone())).collect();
+        self.mark = Some(self.made);
+        self.keep_state();
     }
 
     fn keep_state(&mut self) {
         let at = self.made;
-        let last = self.near.keys().next_back().copied().unwrap_or(0);
-        if at < last.saturating_add(SPACING) || at < self.furthest {
+        let is_marked = self.mark == Some(at);
+        let last = self.states.keys().next_back().copied().unwrap_or(0);
+        let is_far = at >= last.saturating_add(SPACING) && at >= self.furthest;
+        if !(is_far || is_marked) || self.states.contains_key(&at) {
             return;
         }
-        if let Some(state) = self.now.kept() {
-            self.near.insert(at, state);
-            if self.near.len() > NEAR
-                && let Some((at, state)) = self.near.pop_first()
-            {
-                self.keep_far(at, state);
+        // Where copies are large, one that is soon thrown away costs more than it is worth.
+        let size = self.now.size();
+        if !is_marked && at < last.saturating_add(2 * size as u64) {
+            return;
+        }
+        self.state_bytes += size;
+        self.states.insert(at, self.now.clone());
+        self.thin(STATE_BYTES);
+    }
+
+    /// Throws states away until they hold no more than this: the less they are missed, the earlier. The nearer a place is to
+    /// the end, the closer together they stay.
+    fn thin(&mut self, bytes: usize) {
+        while self.states.len() > STATES || self.state_bytes > bytes {
+            let places: Vec<u64> = self.states.keys().copied().collect();
+            let gap = |index: usize, at: u64| {
+                let before = index.checked_sub(1).and_then(|index| places.get(index));
+                let after = places.get(index + 1).copied().unwrap_or(self.made);
+                after.saturating_sub(before.copied().unwrap_or(0))
+                    / (1 + self.made.abs_diff(at) / SPACING)
+            };
+            let places_with_gaps = places
+                .iter()
+                .enumerate()
+                .map(|(index, at)| (gap(index, *at), *at));
+            let least = places_with_gaps
+                .filter(|(_, at)| self.mark != Some(*at))
+                .min();
+            let Some((_, at)) = least else { break };
+            if let Some(state) = self.states.remove(&at) {
+                self.state_bytes = self.state_bytes.saturating_sub(state.size());
             }
         }
     }
 
     /// Goes to the nearest state before an offset, where that is better than going on.
     fn go_back(&mut self, at: u64) {
-        let near = self.near.range(..=at).next_back();
-        let far = self.far.range(..=at).next_back();
-        let nearest = near.into_iter().chain(far).max_by_key(|(at, _)| **at);
+        let nearest = self.states.range(..=at).next_back();
         let from = nearest.map_or(0, |(at, _)| *at);
         if at >= self.made && from <= self.made {
             return;
         }
-        let state = nearest.map_or_else(|| self.first.kept(), |(_, state)| state.kept());
-        if let Some(state) = state {
-            self.now = state;
-            self.made = from;
-        }
+        self.now = nearest.map_or(&self.first, |(_, state)| state).clone();
+        self.made = from;
     }
 
     /// Unpacks until the block at `at` is there.
@@ -297,10 +335,13 @@ impl<F: ReadAt + Clone> ReadAt for Unpacked<F> {
             return Ok(0);
         }
         let start = offset - offset % BLOCK as u64;
-        if !inner.blocks.contains_key(&start) {
+        if !inner.blocks.contains_key(&start) && !inner.marked.contains_key(&start) {
             inner.bring(start)?;
         }
-        let block = inner.blocks.get(&start);
+        let block = inner
+            .blocks
+            .get(&start)
+            .or_else(|| inner.marked.get(&start));
         let inside = usize::try_from(offset - start).unwrap_or(BLOCK);
         let rest = block
             .and_then(|block| block.get(inside..))
@@ -309,9 +350,10 @@ impl<F: ReadAt + Clone> ReadAt for Unpacked<F> {
     }
 }
 
+#[derive(Clone)]
 enum Decoder<F: ReadAt> {
     Gzip(Gzip<F>),
-    Zstd(Box<Zstd<F>>),
+    Zstd(Zstd<F>),
 }
 
 impl<F: ReadAt + Clone> Stream for Decoder<F> {
@@ -322,10 +364,10 @@ impl<F: ReadAt + Clone> Stream for Decoder<F> {
         }
     }
 
-    fn kept(&self) -> Option<Self> {
+    fn size(&self) -> usize {
         match self {
-            Self::Gzip(gzip) => gzip.kept().map(Self::Gzip),
-            Self::Zstd(zstd) => zstd.kept().map(|zstd| Self::Zstd(Box::new(zstd))),
+            Self::Gzip(gzip) => gzip.size(),
+            Self::Zstd(zstd) => zstd.size(),
         }
     }
 
@@ -430,8 +472,8 @@ impl<F: ReadAt + Clone> Stream for Gzip<F> {
         Ok(done)
     }
 
-    fn kept(&self) -> Option<Self> {
-        Some(self.clone())
+    fn size(&self) -> usize {
+        self.state.as_ref().map_or(0, |state| size_of_val(&**state))
     }
 
     fn used(&self) -> u64 {
@@ -440,52 +482,16 @@ impl<F: ReadAt + Clone> Stream for Gzip<F> {
 }
 
 /// Zstd frames one after the other.
-struct Zstd<F: ReadAt> {
+#[derive(Clone)]
+struct Zstd<F> {
     packed: F,
     /// Where the next frame begins, between frames.
     next: u64,
-    frame: Option<StreamingDecoder<Forward<F>, FrameDecoder>>,
+    frame: Option<Frame>,
     ended: bool,
 }
 
-/// Reads a file forward.
-struct Forward<F> {
-    file: F,
-    at: u64,
-    buffer: Vec<u8>,
-    used: usize,
-}
-
-impl<F: ReadAt> io::Read for Forward<F> {
-    fn read(&mut self, buf: &mut [u8]) -> io::Result<usize> {
-        if self.used >= self.buffer.len() {
-            self.buffer.resize(INPUT, 0);
-            let got = fill(&self.file, self.at, &mut self.buffer)?;
-            self.buffer.truncate(got);
-            self.used = 0;
-        }
-        let got = self
-            .buffer
-            .get(self.used..)
-            .unwrap_or_default()
-            .read_at(0, buf)?;
-        self.used += got;
-        self.at += got as u64;
-        // `at` is where the reader stands; the next buffer begins there, since this one is used up then.
-        Ok(got)
-    }
-}
-
-impl<F: ReadAt + Clone> Zstd<F> {
-    fn new(packed: F) -> Self {
-        Self {
-            packed,
-            next: 0,
-            frame: None,
-            ended: false,
-        }
-    }
-
+impl<F: ReadAt> Zstd<F> {
     /// Begins the next frame; false where there is none.
     fn begin(&mut self) -> io::Result<bool> {
         loop {
@@ -501,14 +507,7 @@ impl<F: ReadAt + Clone> Zstd<F> {
                 None => return Ok(false),
             }
         }
-        let reader = Forward {
-            file: self.packed.clone(),
-            at: self.next,
-            buffer: Vec::new(),
-            used: 0,
-        };
-        let frame = StreamingDecoder::new_with_max_window_size(reader, MAX_WINDOW);
-        self.frame = Some(frame.map_err(|e| io::Error::other(format!("is not unpacked: {e}")))?);
+        self.frame = Some(Frame::begin(&self.packed, self.next, MAX_WINDOW)?);
         Ok(true)
     }
 }
@@ -524,34 +523,26 @@ impl<F: ReadAt + Clone> Stream for Zstd<F> {
                 self.ended = !self.begin()?;
                 continue;
             };
-            let got = frame.read(rest).map_err(|_| {
-                if frame.get_ref().at >= self.packed.len() {
-                    cut_off()
-                } else {
-                    io::Error::other("is damaged: what zstd packed is not readable")
-                }
-            })?;
+            let got = frame.read(&self.packed, rest)?;
             done += got;
             if got == 0 {
-                self.next = frame.get_ref().at;
+                self.next = frame.at();
                 self.frame = None;
-                self.ended = self.next >= self.packed.len();
+                if self.next > self.packed.len() {
+                    return Err(cut_off());
+                }
+                self.ended = self.next == self.packed.len();
             }
         }
         Ok(done)
     }
 
-    fn kept(&self) -> Option<Self> {
-        self.frame.is_none().then(|| Self {
-            packed: self.packed.clone(),
-            next: self.next,
-            frame: None,
-            ended: self.ended,
-        })
+    fn size(&self) -> usize {
+        self.frame.as_ref().map_or(0, Frame::size)
     }
 
     fn used(&self) -> u64 {
-        self.frame.as_ref().map_or(self.next, |f| f.get_ref().at)
+        self.frame.as_ref().map_or(self.next, Frame::at)
     }
 }
 
@@ -607,21 +598,23 @@ mod tests {
 
     #[test]
     fn any_place_of_a_large_stream() {
-        let bytes = noise(20 << 20);
+        let bytes = noise(9 << 20);
         for packed in [gzip(&bytes), zstd(&bytes)] {
             let file = open(&packed);
             let mut buf = [0; 100];
             for at in [
-                0, 20_971_000, 3, 9_000_000, 8_999_999, 65_530, 20_971_500, 100,
+                0, 9_437_100, 3, 9_000_000, 8_999_999, 65_530, 9_437_150, 100,
             ] {
                 let got = fill(&file, at, &mut buf).unwrap();
                 let at = at as usize;
                 assert_eq!(buf[..got], bytes[at..(at + 100).min(bytes.len())]);
             }
             assert_eq!(file.len(), bytes.len() as u64);
+            file.mark(9_437_100);
+            assert_eq!(fill(&file, 4_345_678, &mut buf).unwrap(), 100);
             file.rest();
-            assert_eq!(fill(&file, 12_345_678, &mut buf).unwrap(), 100);
-            assert_eq!(buf, bytes[12_345_678..12_345_778]);
+            assert_eq!(fill(&file, 2_345_678, &mut buf).unwrap(), 100);
+            assert_eq!(buf, bytes[2_345_678..2_345_778]);
         }
     }
 

@@ -53,6 +53,11 @@ fn image(dir: &Path) -> Option<PathBuf> {
         base.join("opt/old/another-name.so"),
     )
     .unwrap();
+    // A libcuda for forward compatibility: of the driver's package, since it is the same file, of 30 MB.
+    let driver = parts::all()?.drivers.last().unwrap();
+    let compat = base.join("usr/local/cuda-12.4/compat");
+    fs::create_dir_all(&compat).unwrap();
+    run("cp", &["-aL", text(&driver.libcuda), text(&compat)]);
     let app = dir.join("app");
     fs::create_dir(&app).unwrap();
     let shared = Path::new(env!("CARGO_MANIFEST_DIR")).join("fixtures/fatbin/shared.so");
@@ -106,7 +111,7 @@ fn image(dir: &Path) -> Option<PathBuf> {
 
 #[test]
 fn every_layout_reads_as_the_tree_itself() {
-    if !has("umoci") || !has("skopeo") {
+    if !has("umoci") || !has("skopeo") || !has("zstd") {
         return;
     }
     let dir = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
@@ -207,7 +212,13 @@ fn every_layout_reads_as_the_tree_itself() {
             ],
         );
     }
+    let packed = path("export.tar.zst");
+    run(
+        "zstd",
+        &["-q", "-12", text(&path("export.tar")), "-o", text(&packed)],
+    );
     for (name, form) in [
+        ("export.tar.zst", "root-filesystem"),
         ("layout", "oci-layout"),
         ("oci.tar", "oci-archive"),
         ("docker.tar", "docker-archive"),
@@ -233,6 +244,9 @@ fn every_layout_reads_as_the_tree_itself() {
             packages.contains("nvidia-cuda-runtime-cu12"),
             "{name}: {packages}"
         );
+        let compat = image["compat"].as_array().unwrap();
+        assert_eq!(compat.len(), 1, "{name}: {compat:?}");
+        assert!(compat[0]["version"].is_string(), "{name}: {compat:?}");
         let environment = &image["environment"];
         if form == "root-filesystem" {
             assert!(environment.is_null(), "{name}");

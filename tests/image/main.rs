@@ -32,11 +32,22 @@ fn gpudoctor(words: &[&str]) -> Output {
         .unwrap()
 }
 
+/// The same, with no more than 100 MB of memory for its data and stacks.
+fn confined(words: &[&str]) -> Output {
+    Command::new("sh")
+        .args(["-c", "ulimit -d 102400 && exec \"$@\"", "sh"])
+        .arg(env!("CARGO_BIN_EXE_gpudoctor"))
+        .args(words)
+        .env_remove("LD_LIBRARY_PATH")
+        .output()
+        .unwrap()
+}
+
 /// What `inspect` says of a path, as JSON.
 fn inspected(path: &Path, words: &[&str]) -> Value {
     let path = path.to_str().unwrap();
     let words = [&["inspect", "--format", "json", "--no-redact", path], words].concat();
-    let output = gpudoctor(&words);
+    let output = confined(&words);
     serde_json::from_slice(&output.stdout)
         .unwrap_or_else(|e| panic!("{path}: {e}: {}", String::from_utf8_lossy(&output.stderr)))
 }

@@ -58,3 +58,68 @@ pub fn saved(layers: &[Vec<u8>]) -> Vec<u8> {
     members.push(Member("manifest.json", b'0', manifest.as_bytes(), ""));
     archive(&members)
 }
+
+/// A frame of zstd: bytes as they are, and then a byte over and over.
+pub fn zstd(bytes: &[u8], times: usize) -> Vec<u8> {
+    const BLOCK: usize = 128 << 10;
+    let mut frame = b"\x28\xb5\x2f\xfd\0\x50".to_vec();
+    let raw = u32::try_from(bytes.len() << 3).unwrap().to_le_bytes();
+    frame.extend_from_slice(&raw[..3]);
+    frame.extend_from_slice(bytes);
+    let block = u32::try_from(BLOCK << 3 | 2).unwrap().to_le_bytes();
+    for _ in 0..times {
+        frame.extend_from_slice(&block[..3]);
+        frame.push(0);
+    }
+    frame.extend_from_slice(b"\x01\0\0");
+    frame
+}
+
+/// The digest of bytes, as images write it.
+pub fn digest(bytes: &[u8]) -> String {
+    use sha2::Digest as _;
+    let hashed = sha2::Sha256::digest(bytes);
+    let digits: Vec<String> = hashed.iter().map(|byte| format!("{byte:02x}")).collect();
+    format!("sha256:{}", digits.concat())
+}
+
+/// An archive in the OCI's layout, of layers by the digest that their manifest has for them.
+pub fn oci(layers: &[(String, &[u8])]) -> Vec<u8> {
+    let config = br#"{"architecture":"amd64","os":"linux","config":{}}"#;
+    let described = |digest: &str, bytes: &[u8], kind: &str| {
+        format!(
+            r#"{{"mediaType":"application/vnd.oci.image.{kind}","digest":"{digest}","size":{}}}"#,
+            bytes.len()
+        )
+    };
+    let told: Vec<String> = layers
+        .iter()
+        .map(|(digest, bytes)| described(digest, bytes, "layer.v1.tar"))
+        .collect();
+    let manifest = format!(
+        r#"{{"schemaVersion":2,"config":{},"layers":[{}]}}"#,
+        described(&digest(config), config, "config.v1+json"),
+        told.join(",")
+    );
+    let manifest = manifest.as_bytes();
+    let index = format!(
+        r#"{{"schemaVersion":2,"manifests":[{}]}}"#,
+        described(&digest(manifest), manifest, "manifest.v1+json")
+    );
+    let name = |digest: &str| format!("blobs/{}", digest.replace(':', "/"));
+    let mut blobs: Vec<(String, &[u8])> = vec![
+        (
+            "oci-layout".to_owned(),
+            br#"{"imageLayoutVersion":"1.0.0"}"#,
+        ),
+        ("index.json".to_owned(), index.as_bytes()),
+        (name(&digest(manifest)), manifest),
+        (name(&digest(config)), config),
+    ];
+    blobs.extend(layers.iter().map(|(digest, bytes)| (name(digest), *bytes)));
+    let members: Vec<Member<'_>> = blobs
+        .iter()
+        .map(|(name, bytes)| Member(name, b'0', bytes, ""))
+        .collect();
+    archive(&members)
+}

@@ -2,15 +2,17 @@
 //! asks of its host, and what it should have left to it.
 
 use super::super::{File, ImageFacts, Kind, Machine, MachineGpu, is_cuda_library};
-use super::{layer_of, merged, of_file, spare_variants};
+use super::{layer_of, merged, of_file, spare_variants, with_ways};
+use crate::ask::{self, Meant};
 use crate::facts::Layer;
 use crate::finding::{Finding, Fix, Severity};
 use crate::matrix::{Compat, Confidence, Matrix};
-use crate::read::nvidia_require::{
-    self, Answer, Evaluator, Host, HostValue, Named, Property, brands_of, evaluate,
-};
+use crate::read::nvidia_require::{self, Answer, Evaluator, Host, Named, Property, evaluate};
 use crate::sysroot::{file_name, parent};
 use crate::version::Version;
+
+/// Who says how a requirement is read.
+const SOURCE: &str = "libnvidia-container and NVIDIA container toolkit sources: requirements";
 
 /// Findings about an image and the files in it. `path` is the image's.
 pub fn of_image(
@@ -301,11 +303,19 @@ fn requirements(
     if asked.disabled || machine.driver.is_none() {
         return;
     }
-    let hosts = hosts(machine, matrix);
+    if let Some(version) = &asked.broken_cuda_version {
+        findings.push(invalid(path, "CUDA_VERSION", version, version));
+    }
+    let gpus: Vec<Meant> = machine
+        .gpus
+        .iter()
+        .map(|gpu| ask::meant(matrix, &gpu.asked))
+        .collect();
+    let hosts = ask::hosts(matrix, machine.driver.as_ref(), &gpus);
     for named in &asked.values {
-        for (gpu, host) in &hosts {
+        for (index, host) in hosts.iter().enumerate() {
             match evaluate(Evaluator::Legacy, &named.value, host) {
-                Answer::Met => {}
+                Answer::Met => continue,
                 Answer::Unknown(open) => {
                     let open: Vec<&str> = open.into_iter().map(Property::name).collect();
                     unknown.push(format!(
@@ -313,68 +323,43 @@ fn requirements(
                         named.variable,
                         open.join(" and ")
                     ));
-                    break;
                 }
                 Answer::Unmet => {
-                    findings.push(unmet(path, named, gpu, machine));
-                    break;
+                    let gpu = machine.gpus.get(index).map(|gpu| gpu.name.as_str());
+                    let unmet = unmet(path, named, (host, gpu), machine, matrix);
+                    findings.push(match &asked.not_disabled_by {
+                        Some(word) => unmet.evidence(
+                            "NVIDIA_DISABLE_REQUIRE",
+                            format!("{word}: switches nothing off; 1 or true would"),
+                            path,
+                        ),
+                        None => unmet,
+                    });
                 }
                 Answer::Invalid(what) => {
-                    findings.push(invalid(path, named, &what));
-                    break;
+                    findings.push(invalid(path, &named.variable, &named.value, &what));
                 }
             }
+            break;
         }
     }
 }
 
-/// The machine as a requirement sees it, once for each of its GPUs.
-fn hosts(machine: &Machine, matrix: &Matrix) -> Vec<(String, Host)> {
-    let driver = machine.driver.as_ref();
-    let cuda = driver.map_or(HostValue::Unknown, |driver| {
-        match matrix.cuda_level_range(driver) {
-            (Some(low), Some(high)) if low == high => {
-                HostValue::is(Version::from_cuda_level(low).to_string())
-            }
-            _ => HostValue::Unknown,
-        }
-    });
-    let of_gpu = |gpu: Option<&MachineGpu>| {
-        let brand = |gpu: &MachineGpu| match brands_of(&gpu.name) {
-            HostValue::Unknown if matrix.compat_eligible(&gpu.name) == Some(true) => {
-                HostValue::OneOf(vec!["nvidia".to_owned(), "tesla".to_owned()])
-            }
-            brands => brands,
-        };
-        Host {
-            cuda: cuda.clone(),
-            driver: driver.map_or(HostValue::Unknown, |d| HostValue::is(d.to_string())),
-            arch: gpu.map_or(HostValue::Unknown, |gpu| {
-                HostValue::is(format!("{}.{}", gpu.capability.0, gpu.capability.1))
-            }),
-            brand: gpu.map_or(HostValue::Unknown, brand),
-        }
-    };
-    if machine.gpus.is_empty() {
-        return vec![(String::new(), of_gpu(None))];
-    }
-    let gpus = machine.gpus.iter();
-    gpus.map(|gpu| (gpu.name.clone(), of_gpu(Some(gpu))))
-        .collect()
-}
-
-fn unmet(path: &str, named: &Named, gpu: &str, machine: &Machine) -> Finding {
+/// A value that a host does not meet.
+fn unmet(
+    path: &str,
+    named: &Named,
+    (host, gpu): (&Host, Option<&str>),
+    machine: &Machine,
+    matrix: &Matrix,
+) -> Finding {
     let driver = machine.driver.as_ref().map(ToString::to_string);
-    let on = if gpu.is_empty() {
-        String::new()
-    } else {
-        format!(" with {gpu}")
-    };
-    let first = nvidia_require::terms(&named.value)
-        .into_iter()
-        .next()
-        .map_or_else(|| named.value.clone(), |(term, _)| term);
-    Finding::new(
+    let on = gpu.map_or_else(String::new, |gpu| format!(" with {gpu}"));
+    let terms = nvidia_require::terms(&named.value);
+    let first = terms
+        .first()
+        .map_or_else(|| named.value.clone(), |(term, _)| term.clone());
+    let finding = Finding::new(
         "image-requirement-not-met",
         Layer::Driver,
         Severity::Error,
@@ -391,18 +376,8 @@ fn unmet(path: &str, named: &Named, gpu: &str, machine: &Machine) -> Finding {
     .detail(
         "`docker run --gpus all` refuses to start it: `unsatisfied condition`. In CDI mode nobody checks: it starts, and fails where it needs more than the driver has",
     )
-    .fix(
-        Fix::at(
-            Layer::Driver,
-            format!("upgrade the driver to one that meets `{first}`"),
-        )
-        .cost("root, reboot"),
-    )
-    .fix(
-        Fix::at(Layer::Container, "take the image for an older CUDA")
-            .second("the container has to change"),
-    )
-    .fix(
+    .source(SOURCE);
+    with_ways(finding, ask::requirement_ways(matrix, &terms, host)).fix(
         Fix::at(
             Layer::Container,
             "start it with `-e NVIDIA_DISABLE_REQUIRE=1`",
@@ -411,27 +386,23 @@ fn unmet(path: &str, named: &Named, gpu: &str, machine: &Machine) -> Finding {
     )
 }
 
-fn invalid(path: &str, named: &Named, what: &str) -> Finding {
+/// A value that the legacy hook refuses to read.
+fn invalid(path: &str, variable: &str, value: &str, what: &str) -> Finding {
     Finding::new(
         "image-requirement-not-met",
         Layer::Container,
         Severity::Error,
-        format!(
-            "{path} asks its host by {} for what cannot be read: {what}",
-            named.variable
-        ),
+        format!("{path} asks its host by {variable} for what cannot be read: {what}"),
     )
     .subject(path)
     .component("nvidia-container-cli")
-    .evidence(&named.variable, &named.value, path)
+    .evidence(variable, value, path)
     .detail("`docker run --gpus all` refuses to start it: `invalid expression`")
+    .source(SOURCE)
     .fix(
         Fix::at(
             Layer::Container,
-            format!(
-                "set {} anew in the Dockerfile, or empty it: `-e {}=`",
-                named.variable, named.variable
-            ),
+            format!("set {variable} anew in the Dockerfile, or empty it: `-e {variable}=`"),
         )
         .cost("rebuild"),
     )

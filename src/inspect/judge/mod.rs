@@ -9,7 +9,7 @@ pub use elsewhere::{Brought, by_minor_version, of_machine, unmet};
 pub use image::of_image;
 
 use super::{Container, File, Inspection, Kind, Linkage, Machine, Module, Use};
-use crate::ask;
+use crate::ask::{self, Way};
 use crate::diagnosis::{Status, Verdict};
 use crate::facts::Layer;
 use crate::finding::{Evidence, Finding, Fix, Severity};
@@ -433,7 +433,7 @@ fn driver(
 
 /// The ways out that `matrix can` tells for the same driver, runtime and GPUs.
 fn ways_out(
-    mut finding: Finding,
+    finding: Finding,
     driver: &Version,
     runtime: Version,
     machine: &Machine,
@@ -446,6 +446,11 @@ fn ways_out(
         ..target::Target::default()
     };
     let ways = ask::can(matrix, &target).map_or_else(|_| Vec::new(), |answer| answer.ways);
+    with_ways(finding, ways)
+}
+
+/// What mends a finding, of the ways that the matrix tells.
+fn with_ways(mut finding: Finding, ways: Vec<Way>) -> Finding {
     // What hangs on a GPU that was not named is no advice yet.
     for way in ways.into_iter().filter(|way| way.open == Some(true)) {
         let mut fix = Fix::at(way.layer, way.summary).cost(way.cost);
