@@ -1,6 +1,7 @@
 //! Which layers an image has, and where they lie: by `manifest.json` of `docker save`, or by the OCI's `index.json`.
 
 use std::collections::HashMap;
+use std::sync::Arc;
 
 use super::{Described, Layer, Packed, Slice, Source};
 use crate::facts::Reading;
@@ -22,22 +23,36 @@ const MAX_INDEXES: usize = 4;
 pub(super) struct Found {
     pub(super) described: Described,
     /// With the digests that their bytes have to have, where that is known.
-    pub(super) layers: Vec<(Source, Option<String>)>,
+    pub(super) layers: Vec<(Blob, Option<String>)>,
     /// It is one archive of a root filesystem.
     pub(super) is_root: bool,
     pub(super) problems: Vec<String>,
 }
 
 /// Where the files of an image's layout lie.
-pub enum Store<'a> {
+enum Store<'a> {
     /// In a folder.
     Folder(&'a Sysroot, &'a str),
     /// In a tar archive.
-    Archive(Source, HashMap<String, tar::Member>),
+    Archive(Around, HashMap<String, tar::Member>),
+}
+
+/// An archive around layers.
+struct Around {
+    bytes: Source,
+    /// Where it is packed itself.
+    packed: Option<Arc<Packed>>,
+}
+
+/// A layer as it lies there.
+pub(super) struct Blob {
+    pub(super) bytes: Source,
+    /// The packed archive that it lies in, and where.
+    pub(super) around: Option<(Arc<Packed>, u64)>,
 }
 
 impl Store<'_> {
-    fn get(&self, name: &str) -> Result<Source, String> {
+    fn get(&self, name: &str) -> Result<Blob, String> {
         let missing = || format!("`{}` is not in it", shortened(name));
         match self {
             Self::Folder(sysroot, folder) => {
@@ -48,20 +63,25 @@ impl Store<'_> {
                     return Err(missing());
                 }
                 match sysroot.file(&path) {
-                    Reading::Present { value, .. } => Ok(std::sync::Arc::new(value)),
+                    Reading::Present { value, .. } => Ok(Blob {
+                        bytes: Arc::new(value),
+                        around: None,
+                    }),
                     Reading::Absent { .. } => Err(missing()),
                     Reading::Unreadable { reason } => Err(reason),
                 }
             }
-            Self::Archive(source, members) => {
+            Self::Archive(archive, members) => {
                 let mut name = plain(name).ok_or_else(missing)?;
                 for _ in 0..=MAX_LINKS {
                     let member = members.get(&name).ok_or_else(missing)?;
                     match member.kind {
                         tar::Kind::File => {
                             let range = member.at..member.at.saturating_add(member.size);
-                            let slice = Slice::new(source.clone(), range);
-                            return Ok(std::sync::Arc::new(slice));
+                            return Ok(Blob {
+                                bytes: Arc::new(Slice::new(archive.bytes.clone(), range)),
+                                around: archive.packed.clone().map(|packed| (packed, member.at)),
+                            });
                         }
                         // Old layouts have a layer once, and links to it.
                         tar::Kind::Link => {
@@ -81,7 +101,7 @@ impl Store<'_> {
     }
 
     fn json(&self, name: &str) -> Result<Vec<u8>, String> {
-        let source = self.get(name)?;
+        let source = self.get(name)?.bytes;
         let size = source.len();
         if size > MAX_JSON as u64 {
             return Err(format!("`{}` has {size} bytes", shortened(name)));
@@ -148,14 +168,14 @@ pub(super) fn find(sysroot: &Sysroot, path: &str) -> Result<Found, String> {
             return Err(reason.rsplit(": ").next().unwrap_or(&reason).to_owned());
         }
     };
-    let file: Source = std::sync::Arc::new(file);
-    let packing = Packing::of(&*file);
-    let archive: Source = match packing {
+    let file: Source = Arc::new(file);
+    let packed = Packing::of(&*file).map(|packing| {
+        let whole = Slice::new(file.clone(), 0..file.len());
+        Arc::new(Packed::new(whole, packing))
+    });
+    let archive: Source = match &packed {
         None => file.clone(),
-        Some(packing) => {
-            let len = file.len();
-            std::sync::Arc::new(Packed::new(Slice::new(file.clone(), 0..len), packing))
-        }
+        Some(packed) => packed.clone(),
     };
     let first = Members::new(&*archive).next();
     let first = first.ok_or_else(|| "is an archive of nothing".to_owned())??;
@@ -171,7 +191,13 @@ pub(super) fn find(sysroot: &Sysroot, path: &str) -> Result<Found, String> {
                 ..Described::default()
             },
             // The archive itself, so that its packing is told.
-            layers: vec![(file, None)],
+            layers: vec![(
+                Blob {
+                    bytes: file,
+                    around: None,
+                },
+                None,
+            )],
             is_root: true,
             problems: Vec::new(),
         });
@@ -190,7 +216,11 @@ pub(super) fn find(sysroot: &Sysroot, path: &str) -> Result<Found, String> {
     }
     let is_saved = members.contains_key("manifest.json");
     let is_index = members.contains_key("index.json");
-    let store = Store::Archive(archive, members);
+    let around = Around {
+        bytes: archive,
+        packed,
+    };
+    let store = Store::Archive(around, members);
     if is_saved {
         by_manifest(&store)
     } else if is_index {
@@ -256,11 +286,11 @@ fn by_manifest(store: &Store<'_>) -> Result<Found, String> {
         let of_blob = path
             .strip_prefix("blobs/sha256/")
             .map(|digits| format!("sha256:{digits}"));
-        let is_packed = Packing::of(&*source).is_some();
+        let is_packed = Packing::of(&*source.bytes).is_some();
         let digest = of_blob.or_else(|| diff_id.filter(|_| !is_packed).cloned());
         told.push(Layer {
             name: shortened(name),
-            size: source.len(),
+            size: source.bytes.len(),
             ..Layer::default()
         });
         layers.push((source, digest));
@@ -317,12 +347,11 @@ fn by_index(store: &Store<'_>, form: &str) -> Result<Found, String> {
             ));
         }
         let source = store.get(&layer.path()?)?;
-        if source.len() != layer.size {
+        let size = source.bytes.len();
+        if size != layer.size {
             return Err(format!(
-                "the layer {} has {} bytes, and its manifest says {}",
-                layer.digest,
-                source.len(),
-                layer.size
+                "the layer {} has {size} bytes, and its manifest says {}",
+                layer.digest, layer.size
             ));
         }
         told.push(Layer {
@@ -345,34 +374,70 @@ fn by_index(store: &Store<'_>, form: &str) -> Result<Found, String> {
     })
 }
 
-/// The image of an index that is read: the one for this processor, else the first.
+/// The image of an index that is read: the one for this processor, else the first. Where it is not the only one that it may
+/// be, the others are told; images of one name for other processors are no others.
 fn chosen<'m>(index: &'m Manifest, problems: &mut Vec<String>) -> Result<&'m Descriptor, String> {
     let images: Vec<&Descriptor> = index
         .manifests
         .iter()
         .filter(|m| m.may_be_image())
         .collect();
-    let runs_here = |descriptor: &&&Descriptor| {
+    let runs_here = |descriptor: &&Descriptor| {
         let platform = descriptor.platform.as_ref();
         platform.is_some_and(|p| oci::arch(&p.architecture) == ARCH)
     };
-    let first = images.iter().find(runs_here).or_else(|| images.first());
-    let Some(first) = first else {
+    let here: Vec<&Descriptor> = images.iter().copied().filter(runs_here).collect();
+    let may_be = if here.is_empty() { images } else { here };
+    let Some(first) = may_be.first() else {
         return Err("its index names no image for Linux".to_owned());
     };
-    if images.len() > 1 {
-        let what = |descriptor: &Descriptor| {
-            let platform = descriptor.platform.as_ref();
-            descriptor
-                .name()
-                .or_else(|| platform.map(|p| format!("linux/{}", p.architecture)))
-                .unwrap_or_else(|| descriptor.digest.clone())
-        };
+    if may_be.len() > 1 {
+        let platform = first.platform.as_ref();
+        let what = first
+            .name()
+            .or_else(|| platform.map(|p| format!("linux/{}", p.architecture)))
+            .unwrap_or_else(|| first.digest.clone());
         problems.push(format!(
             "it holds {} images, and {} was read",
-            images.len(),
-            shortened(&what(first))
+            may_be.len(),
+            shortened(&what)
         ));
     }
     Ok(first)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_image_for_this_processor_is_read() {
+        let read = |platforms: &[&str]| {
+            let manifests: Vec<String> = platforms
+                .iter()
+                .enumerate()
+                .map(|(index, architecture)| {
+                    format!(
+                        r#"{{"digest":"{index}","platform":{{"os":"linux","architecture":"{architecture}"}}}}"#
+                    )
+                })
+                .collect();
+            let text = format!(r#"{{"manifests":[{}]}}"#, manifests.join(","));
+            let index = oci::manifest(text.as_bytes()).unwrap();
+            let mut problems = Vec::new();
+            let digest = chosen(&index, &mut problems).map(|m| m.digest.clone());
+            (digest, problems.len())
+        };
+        let is = |digest: &str, problems| (Ok(digest.to_owned()), problems);
+        let (own, other) = if ARCH == "aarch64" {
+            ("arm64", "amd64")
+        } else {
+            ("amd64", "arm64")
+        };
+        assert_eq!(read(&[other, own]), is("1", 0));
+        assert_eq!(read(&[other]), is("0", 0));
+        assert_eq!(read(&[other, "s390x"]), is("0", 1));
+        assert_eq!(read(&[own, own]), is("0", 1));
+        assert!(read(&[]).0.is_err());
+    }
 }

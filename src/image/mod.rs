@@ -15,9 +15,9 @@ use std::sync::{Arc, Mutex};
 
 use sha2::{Digest as _, Sha256};
 
-pub use layout::Store;
 pub use tree::{Bytes, MAX_MEMBERS, Tree};
 
+use self::layout::Blob;
 use self::tree::{PAGE, Pages, Refused};
 use crate::read::oci;
 use crate::read::part::Part;
@@ -216,12 +216,18 @@ impl ReadAt for Digested {
 struct Opened {
     source: Source,
     packed: Option<Arc<Packed>>,
+    /// The packed stream that its bytes come out of, and where they begin in it: its own, or that of the archive around it.
+    through: Option<(Arc<Packed>, u64)>,
     packing: Option<Packing>,
     digested: Option<Arc<Digested>>,
 }
 
 /// Opens a layer. Its digest is checked where it is read from start to end anyway: where it is packed, or where `all` is.
-fn opened(source: Source, digest: Option<&String>, all: bool) -> Opened {
+fn opened(blob: Blob, digest: Option<&String>, all: bool) -> Opened {
+    let Blob {
+        bytes: source,
+        around,
+    } = blob;
     let packing = Packing::of(&*source);
     let is_checked = (packing.is_some() || all) && digest.is_some_and(|d| oci::is_computed(d));
     let digested = is_checked.then(|| Arc::new(Digested::new(source.clone())));
@@ -237,9 +243,11 @@ fn opened(source: Source, digest: Option<&String>, all: bool) -> Opened {
             (packed.clone(), Some(packed))
         }
     };
+    let own = packed.clone().map(|packed| (packed, 0));
     Opened {
         source,
         packed,
+        through: own.or(around),
         packing,
         digested,
     }
@@ -273,8 +281,8 @@ pub fn open(
     let mut problems = found.problems;
     let mut tree = Tree::new();
     let count = found.layers.len();
-    for (index, (source, digest)) in found.layers.into_iter().enumerate() {
-        let layer = opened(source, digest.as_ref(), all);
+    for (index, (blob, digest)) in found.layers.into_iter().enumerate() {
+        let layer = opened(blob, digest.as_ref(), all);
         let place = format!("layer {} of {count}", index + 1);
         let told = described.layers.get_mut(index);
         let name = told
@@ -373,7 +381,7 @@ fn pass(
             place,
         })
     };
-    let Some(packed) = &layer.packed else {
+    let Some((packed, before)) = &layer.through else {
         shown(&part, show);
         return Ok(());
     };
@@ -398,7 +406,7 @@ fn pass(
     } else if member.size <= MAX_WHOLE {
         recorded(&whole(&part, member.size)?, show);
     } else {
-        packed.mark(member.at);
+        packed.mark(before.saturating_add(member.at));
         recorded(&part, show);
     }
     Ok(())

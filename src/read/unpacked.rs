@@ -598,19 +598,19 @@ mod tests {
 
     #[test]
     fn any_place_of_a_large_stream() {
-        let bytes = noise(9 << 20);
+        let bytes = noise(5 << 20);
         for packed in [gzip(&bytes), zstd(&bytes)] {
             let file = open(&packed);
             let mut buf = [0; 100];
             for at in [
-                0, 9_437_100, 3, 9_000_000, 8_999_999, 65_530, 9_437_150, 100,
+                0, 5_242_800, 3, 5_000_000, 4_999_999, 65_530, 5_242_850, 100,
             ] {
                 let got = fill(&file, at, &mut buf).unwrap();
                 let at = at as usize;
                 assert_eq!(buf[..got], bytes[at..(at + 100).min(bytes.len())]);
             }
             assert_eq!(file.len(), bytes.len() as u64);
-            file.mark(9_437_100);
+            file.mark(5_242_800);
             assert_eq!(fill(&file, 4_345_678, &mut buf).unwrap(), 100);
             file.rest();
             assert_eq!(fill(&file, 2_345_678, &mut buf).unwrap(), 100);
