@@ -257,6 +257,10 @@ fn every_layout_reads_as_the_tree_itself() {
         if name == "zstd" {
             assert_eq!(image["layers"][0]["packing"], "zstd");
         }
+        // By either way of packing once: the trees are the same.
+        if !["docker.tar", "zstd"].contains(&name) {
+            continue;
+        }
         let root = super::gpudoctor(&[
             "inspect",
             "--format",
