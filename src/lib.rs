@@ -28,7 +28,8 @@
 //! | [`facts`] | the snapshot: plain data, one file a layer, with a schema; [`facts::Layer`] in walking order |
 //! | [`probe`] | the only part that looks at the machine: one file a layer, the consumer with its interpreter's search path and what is installed there, the loader's search; `probe::vendor` asks NVIDIA's libraries in a confined child with a deadline |
 //! | [`ffi`] | the unsafe room: symbols of vendor libraries, and the few system calls that need it |
-//! | [`sysroot`] | the only way to a path: the live machine, or a folder that is read as a machine's root and never left |
+//! | [`sysroot`] | the only way to a path: the live machine, or a folder or an image that is read as a machine's root and never left |
+//! | [`image`] | a container image read where it lies: its layout, its layers one by one, the merged tree without its bytes; what is in it is judged by [`inspect`] |
 //! | [`read`] | parsers of what is found: ELF, kernel modules, the loader's cache, /proc, packages; bytes in, values out |
 //! | [`matrix`] | what goes with what: tables of `compat-matrix/`, typed, each row with source and confidence; its linter |
 //! | [`rules`] | the rules, one file a layer, and a page an id in `rules/pages/` |
@@ -97,6 +98,7 @@ pub mod explain;
 pub mod facts;
 pub mod ffi;
 pub mod finding;
+pub mod image;
 pub mod inspect;
 pub mod matrix;
 pub mod preflight;

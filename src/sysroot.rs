@@ -1,4 +1,4 @@
-//! The only way to a path: the live machine, or a folder that is read as a machine's root.
+//! The only way to a path: the live machine, or a folder or a container image that is read as a machine's root.
 //!
 //! Under a root every link is resolved inside it: an absolute target starts at the root again, `..` stops there, so
 //! nothing that an image or a snapshot of a disk contains leads out of it. Only regular files are read (a FIFO or a
@@ -16,12 +16,14 @@ use std::io::{self, Read as _};
 use std::os::unix::ffi::{OsStrExt as _, OsStringExt as _};
 use std::os::unix::fs::{FileExt as _, FileTypeExt as _, MetadataExt as _, OpenOptionsExt as _};
 use std::path::{Component, Path, PathBuf};
-use std::sync::Mutex;
+use std::sync::{Arc, Mutex};
 use std::time::Instant;
 
 use crate::error::{Error, plain_io};
 use crate::facts::Reading;
-use crate::read::window::ReadAt;
+use crate::image::{Bytes, Tree};
+use crate::read::tar;
+use crate::read::window::{ReadAt, fill};
 
 /// The most that is kept of a small file's text, in bytes.
 pub const TEXT_CAP: usize = 4096;
@@ -53,7 +55,14 @@ fn watched<T>(path: &Path, call: impl FnOnce() -> T) -> T {
 /// A machine's file system.
 #[derive(Clone, Debug)]
 pub struct Sysroot {
-    root: Option<PathBuf>,
+    root: Root,
+}
+
+#[derive(Clone, Debug)]
+enum Root {
+    Live,
+    Folder(PathBuf),
+    Image(Arc<Tree>),
 }
 
 /// What `stat` says of a path.
@@ -123,7 +132,14 @@ impl From<&Metadata> for Stat {
 impl Sysroot {
     /// The machine that this runs on.
     pub fn live() -> Self {
-        Self { root: None }
+        Self { root: Root::Live }
+    }
+
+    /// A container image, read where it lies.
+    pub fn of_image(tree: Arc<Tree>) -> Self {
+        Self {
+            root: Root::Image(tree),
+        }
     }
 
     /// A folder that is read as a machine's root.
@@ -133,35 +149,39 @@ impl Sysroot {
     pub fn at(dir: &Path) -> Result<Self, Error> {
         let root = fs::canonicalize(dir).map_err(|e| Error::file("read", dir, e))?;
         fs::read_dir(&root).map_err(|e| Error::file("read", dir, e))?;
-        Ok(Self { root: Some(root) })
+        Ok(Self {
+            root: Root::Folder(root),
+        })
     }
 
     /// The file system that a process sees, by `/proc/PID/root`.
     pub fn of_process(pid: u32) -> Self {
         // Not made canonical: as a text the link says `/`, only the kernel knows whose.
         Self {
-            root: Some(PathBuf::from(format!("/proc/{pid}/root"))),
+            root: Root::Folder(PathBuf::from(format!("/proc/{pid}/root"))),
         }
     }
 
     /// Whether this is the running machine.
     pub fn is_live(&self) -> bool {
-        self.root.is_none()
+        matches!(self.root, Root::Live)
     }
 
     /// The path on this machine's disk: the last component a link or not (`follow`).
     fn locate(&self, path: &str, follow: bool) -> io::Result<PathBuf> {
-        let Some(root) = &self.root else {
-            return Ok(PathBuf::from(path));
-        };
-        Ok(root.join(walk(root, Path::new(path), follow)?))
+        match &self.root {
+            Root::Live => Ok(PathBuf::from(path)),
+            Root::Folder(root) => Ok(root.join(walk(root, Path::new(path), follow)?)),
+            Root::Image(_) => Err(io::Error::other("lies in an image")),
+        }
     }
 
     /// Where a path leads in the end, as a path of that machine.
     pub fn real_path(&self, path: &str) -> Reading<String> {
         let resolved = match &self.root {
-            None => watched(Path::new(path), || fs::canonicalize(path)),
-            Some(root) => walk(root, Path::new(path), true).and_then(|p| {
+            Root::Live => watched(Path::new(path), || fs::canonicalize(path)),
+            Root::Image(tree) => tree.find(path, true).map(|id| PathBuf::from(tree.path(id))),
+            Root::Folder(root) => walk(root, Path::new(path), true).and_then(|p| {
                 fs::symlink_metadata(root.join(&p))?;
                 Ok(Path::new("/").join(p))
             }),
@@ -171,6 +191,9 @@ impl Sysroot {
 
     /// What `stat` says, links followed.
     pub fn stat(&self, path: &str) -> Reading<Stat> {
+        if let Root::Image(tree) = &self.root {
+            return reading(path, stat_in(tree, path, true));
+        }
         let found = self
             .locate(path, true)
             .and_then(|p| watched(&p, || fs::metadata(&p)));
@@ -179,6 +202,9 @@ impl Sysroot {
 
     /// What `lstat` says: of the link itself where it is one.
     pub fn lstat(&self, path: &str) -> Reading<Stat> {
+        if let Root::Image(tree) = &self.root {
+            return reading(path, stat_in(tree, path, false));
+        }
         let found = self
             .locate(path, false)
             .and_then(|p| watched(&p, || fs::symlink_metadata(&p)));
@@ -192,6 +218,13 @@ impl Sysroot {
 
     /// The text of a link.
     pub fn link(&self, path: &str) -> Reading<String> {
+        if let Root::Image(tree) = &self.root {
+            let link = tree.find(path, false).and_then(|id| {
+                let link = tree.link(id).map(str::to_owned);
+                link.ok_or_else(|| io::ErrorKind::InvalidInput.into())
+            });
+            return reading(path, link);
+        }
         let found = self
             .locate(path, false)
             .and_then(|p| watched(&p, || fs::read_link(&p)));
@@ -200,6 +233,16 @@ impl Sysroot {
 
     /// The names in a folder, sorted, those that `wanted` takes.
     pub fn list(&self, path: &str, wanted: impl Fn(&str) -> bool) -> Reading<Vec<String>> {
+        if let Root::Image(tree) = &self.root {
+            let names = tree.find(path, true).and_then(|id| {
+                if tree.node(id).is_none_or(|n| n.kind != tar::Kind::Folder) {
+                    return Err(io::ErrorKind::NotADirectory.into());
+                }
+                let names = tree.list(id).filter(|name| wanted(name));
+                Ok(names.map(str::to_owned).collect())
+            });
+            return reading(path, names);
+        }
         let names = self.locate(path, true).and_then(|p| {
             let mut names = Vec::new();
             for entry in watched(&p, || fs::read_dir(&p))? {
@@ -217,22 +260,37 @@ impl Sysroot {
 
     /// Opens a regular file for reading by offset.
     pub fn file(&self, path: &str) -> Reading<RegularFile> {
-        reading(
-            path,
-            self.locate(path, true).and_then(|p| RegularFile::open(&p)),
-        )
+        reading(path, self.open(path))
+    }
+
+    fn open(&self, path: &str) -> io::Result<RegularFile> {
+        if let Root::Image(tree) = &self.root {
+            let bytes = tree.find(path, true).and_then(|id| tree.open(id))?;
+            return Ok(RegularFile {
+                size_bytes: bytes.len(),
+                path: PathBuf::from(path),
+                opened: Opened::InImage(bytes),
+            });
+        }
+        self.locate(path, true).and_then(|p| RegularFile::open(&p))
     }
 
     /// The bytes of a file, at most `cap`. Files of /proc and /sys have no size: they are read until they end.
     pub fn bytes(&self, path: &str, cap: usize) -> Reading<Vec<u8>> {
-        let found = self.locate(path, true).and_then(|p| {
-            let file = RegularFile::open(&p)?;
-            watched(&p, || {
+        let found = self.open(path).and_then(|file| {
+            let Opened::OnDisk(on_disk) = &file.opened else {
+                let size = usize::try_from(file.size_bytes).unwrap_or(cap);
+                let mut bytes = vec![0; size.min(cap)];
+                let got = fill(&file, 0, &mut bytes)?;
+                bytes.truncate(got);
+                return Ok(bytes);
+            };
+            watched(&file.path, || {
                 // In one piece where that can be had: what /proc hands out in one read belongs together, and a buffer that
                 // grows as it is filled costs more than reading does.
                 let expected = usize::try_from(file.size_bytes).unwrap_or(cap);
                 let mut bytes = Vec::with_capacity(expected.max(TEXT_CAP).min(cap) + 1);
-                file.file.take(cap as u64).read_to_end(&mut bytes)?;
+                on_disk.take(cap as u64).read_to_end(&mut bytes)?;
                 Ok(bytes)
             })
         });
@@ -274,6 +332,27 @@ impl Sysroot {
                 Err(e) => String::from_utf8_lossy(e.as_bytes()).into_owned(),
             })
     }
+}
+
+/// What `stat` says of a path in an image.
+fn stat_in(tree: &Tree, path: &str, follow: bool) -> io::Result<Stat> {
+    let node = tree.node(tree.find(path, follow)?);
+    let node = node.ok_or(io::ErrorKind::NotFound)?;
+    Ok(Stat {
+        size_bytes: node.size,
+        mode: node.mode.into(),
+        uid: node.uid,
+        gid: node.gid,
+        kind: match node.kind {
+            tar::Kind::File | tar::Kind::Sparse | tar::Kind::HardLink => Kind::File,
+            tar::Kind::Folder => Kind::Folder,
+            tar::Kind::Link => Kind::Link,
+            tar::Kind::CharDevice => Kind::CharDevice,
+            tar::Kind::Other => Kind::Other,
+        },
+        rdev: (0, 0),
+        identity: (u64::from(node.layer) + 1, node.at),
+    })
 }
 
 /// Resolves links inside the root; the result is relative to it.
@@ -341,9 +420,15 @@ fn reading<T>(path: &str, result: io::Result<T>) -> Reading<T> {
 /// A regular file, read by offset.
 #[derive(Debug)]
 pub struct RegularFile {
-    file: File,
+    opened: Opened,
     size_bytes: u64,
     path: PathBuf,
+}
+
+#[derive(Debug)]
+enum Opened {
+    OnDisk(File),
+    InImage(Bytes),
 }
 
 impl RegularFile {
@@ -365,7 +450,7 @@ impl RegularFile {
                 .open(path)?;
             let size_bytes = file.metadata()?.size();
             Ok(Self {
-                file,
+                opened: Opened::OnDisk(file),
                 size_bytes,
                 path: path.to_owned(),
             })
@@ -387,7 +472,10 @@ impl ReadAt for RegularFile {
     }
 
     fn read_at(&self, offset: u64, buf: &mut [u8]) -> io::Result<usize> {
-        watched(&self.path, || self.file.read_at(buf, offset))
+        match &self.opened {
+            Opened::OnDisk(file) => watched(&self.path, || file.read_at(buf, offset)),
+            Opened::InImage(bytes) => bytes.read_at(offset, buf),
+        }
     }
 }
 

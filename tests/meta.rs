@@ -416,6 +416,8 @@ const OF_WHAT_IS_NAMED: &[(&str, &str)] = &[
     ("device-code-partial", "src/inspect/judge/tests.rs"),
     ("file-damaged", "src/inspect/judge/tests.rs"),
     ("glibc-too-old", "src/inspect/judge/tests.rs"),
+    ("image-has-driver-files", "src/inspect/judge/image.rs"),
+    ("image-requirement-not-met", "src/inspect/judge/image.rs"),
     ("library-not-found", "src/inspect/judge/tests.rs"),
     ("libstdcxx-too-old", "src/inspect/judge/tests.rs"),
     ("no-device-code-for-gpu", "src/inspect/judge/tests.rs"),

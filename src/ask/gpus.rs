@@ -150,7 +150,7 @@ impl GpuKind {
 }
 
 /// What a GPU that was asked for is.
-pub(super) fn meant(matrix: &Matrix, asked: &target::Gpu) -> Meant {
+pub(crate) fn meant(matrix: &Matrix, asked: &target::Gpu) -> Meant {
     let found = match asked {
         target::Gpu::Pci(vendor, device) => by_id(matrix, *vendor, *device),
         target::Gpu::Capability(capability) => by_capability(matrix, *capability),

@@ -19,9 +19,11 @@ mod ways;
 use serde::Serialize;
 
 pub use can::can;
+pub(crate) use gpus::meant;
 pub use gpus::{GpuKind, Meant};
 pub use look_up::{Product, cuda, driver, gpu, release, torch};
 pub use requirement::requirement;
+pub(crate) use requirement::{hosts, ways as requirement_ways};
 
 use crate::facts::Layer;
 use crate::matrix::{Arch, BinaryRule, Confidence, Note};

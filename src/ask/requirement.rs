@@ -39,7 +39,11 @@ pub fn requirement(matrix: &Matrix, value: &str, target: &Target) -> Result<Answ
         .iter()
         .map(|gpu| gpus::meant(matrix, gpu))
         .collect();
-    let hosts = hosts(matrix, target, &meant);
+    let driver = match &target.driver {
+        Some(target::Driver::Version(version)) => Some(version),
+        Some(target::Driver::None) | None => None,
+    };
+    let hosts = hosts(matrix, driver, &meant);
     // Every GPU has to pass: the first that does not decides.
     let verdicts: Vec<(&Host, Verdict)> = hosts
         .iter()
@@ -144,28 +148,22 @@ fn met(terms: &[(String, Vec<Condition>)], host: &Host) -> String {
         .map_or_else(|| "nothing is asked".to_owned(), |(text, _)| text.clone())
 }
 
-/// The host that a target describes, once for each of its GPUs.
-fn hosts(matrix: &Matrix, target: &Target, meant: &[Meant]) -> Vec<Host> {
-    let (cuda, driver) = match &target.driver {
-        Some(target::Driver::Version(version)) => {
-            let cuda = matrix
-                .cuda_level_of(version)
-                .map_or(HostValue::Unknown, |(level, _)| {
-                    HostValue::is(Version::from_cuda_level(level).major_minor())
-                });
-            // A branch alone is any build of it.
-            let driver = if version.len() == 1 {
-                HostValue::OneOf(vec![version.to_string(), format!("{version}.999")])
-            } else {
-                HostValue::is(version.to_string())
-            };
-            (cuda, driver)
-        }
-        Some(target::Driver::None) | None => (HostValue::Unknown, HostValue::Unknown),
-    };
+/// A host of this driver, once for each of its GPUs.
+pub(crate) fn hosts(matrix: &Matrix, driver: Option<&Version>, meant: &[Meant]) -> Vec<Host> {
     let base = Host {
-        cuda,
-        driver,
+        cuda: driver
+            .and_then(|version| matrix.cuda_level_of(version))
+            .map_or(HostValue::Unknown, |(level, _)| {
+                HostValue::is(Version::from_cuda_level(level).major_minor())
+            }),
+        // A branch alone is any build of it.
+        driver: match driver {
+            Some(version) if version.len() == 1 => {
+                HostValue::OneOf(vec![version.to_string(), format!("{version}.999")])
+            }
+            Some(version) => HostValue::is(version.to_string()),
+            None => HostValue::Unknown,
+        },
         ..Host::default()
     };
     if meant.is_empty() {
@@ -187,8 +185,8 @@ fn hosts(matrix: &Matrix, target: &Target, meant: &[Meant]) -> Vec<Host> {
                     HostValue::OneOf(archs)
                 },
                 brand: match gpu.kinds.as_slice() {
-                    [one] => nvidia_require::brands_of(&one.name),
-                    _ => nvidia_require::brands_of(&gpu.asked),
+                    [one] => brand(matrix, &one.name),
+                    _ => brand(matrix, &gpu.asked),
                 },
                 ..base.clone()
             }
@@ -196,8 +194,19 @@ fn hosts(matrix: &Matrix, target: &Target, meant: &[Meant]) -> Vec<Host> {
         .collect()
 }
 
+/// The brand of a GPU by its name. Data-center boards have no word of their line in it: older drivers call them Tesla, newer
+/// ones NVIDIA.
+fn brand(matrix: &Matrix, name: &str) -> HostValue {
+    match nvidia_require::brands_of(name) {
+        HostValue::Unknown if matrix.compat_eligible(name) == Some(true) => {
+            HostValue::OneOf(vec!["nvidia".to_owned(), "tesla".to_owned()])
+        }
+        brand => brand,
+    }
+}
+
 /// What would satisfy it: a newer driver, an older image.
-fn ways(matrix: &Matrix, terms: &[(String, Vec<Condition>)], host: &Host) -> Vec<Way> {
+pub(crate) fn ways(matrix: &Matrix, terms: &[(String, Vec<Condition>)], host: &Host) -> Vec<Way> {
     let wanted = terms
         .iter()
         .find_map(|(_, conditions)| match conditions.as_slice() {
@@ -278,6 +287,8 @@ mod tests {
         assert_eq!(asked("driver>=535.100", "driver=535").answer, Word::Unknown);
         assert_eq!(asked("driver>=535", "driver=535").answer, Word::Yes);
         assert_eq!(asked("arch>=9.0", "gpu=A100").answer, Word::No);
+        assert_eq!(word("driver=550.54.14,gpu=A100"), Word::Yes);
+        assert_eq!(word("driver=550.54.14,gpu=sm_80"), Word::Unknown);
         let answer = asked(image, "driver=550.54.14,gpu=RTX 4090");
         assert!(
             answer

@@ -117,8 +117,9 @@ Examples:
   gpudoctor inspect torch-2.7.1-cp312-cp312-manylinux_2_28_x86_64.whl
   gpudoctor inspect ./server --target driver=535.104.05,gpu=A100
   gpudoctor inspect .venv --format json
+  docker save app:1 -o app.tar && gpudoctor inspect app.tar
 
-A file is never run or loaded.
+A file is never run or loaded, and an image is not unpacked.
 
 Exit status: 0 nothing is wrong, 1 there is a fault, 2 no such file, or one
              that device code cannot be in")]
@@ -325,13 +326,14 @@ pub enum ExplainFormat {
 /// `gpudoctor inspect`.
 #[derive(Args, Clone, Debug)]
 pub struct InspectArgs {
-    /// Programs, libraries, object files, static libraries, kernel modules, wheels, folders, Python environments
+    /// Programs, libraries, object files, static libraries, kernel modules, wheels, folders, Python environments, container
+    /// images (of `docker save`, `docker export`, or in the OCI's layout)
     #[arg(required = true, value_name = "PATH")]
     pub paths: Vec<PathBuf>,
     /// Say whether they run there: driver=535.104.05,gpu=A100+L40S,glibc=2.31
     #[arg(long, value_name = "TARGET")]
     pub target: Option<String>,
-    /// Read DIR as the root of a machine: the paths are that machine's, and so is what they need
+    /// Read DIR, or a container image, as the root of a machine: the paths are that machine's, and so is what they need
     #[arg(long, value_name = "DIR")]
     pub root: Option<PathBuf>,
     /// Read every byte: device code outside the sections for it, the toolkit of every cubin

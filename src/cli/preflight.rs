@@ -60,8 +60,8 @@ impl NamedTarget {
 /// `gpudoctor preflight`.
 #[derive(Args, Clone, Debug, Default)]
 pub struct PreflightArgs {
-    /// What is to run there: programs, libraries, static libraries, wheels, folders, Python environments, requirement and
-    /// lock files. Without any, the artifacts of gpudoctor.toml
+    /// What is to run there: programs, libraries, static libraries, wheels, folders, Python environments, container images,
+    /// requirement and lock files. Without any, the artifacts of gpudoctor.toml
     #[arg(value_name = "PATH")]
     pub paths: Vec<PathBuf>,
     /// Which machines.

@@ -4,7 +4,7 @@ use std::cell::Cell;
 use std::io::IsTerminal as _;
 use std::time::Instant;
 
-use super::{overlay, print, terminal, with_watch};
+use super::{overlay, print, root_at, terminal, with_watch};
 use crate::cli::{FailOn, InspectArgs, InspectFormat};
 use crate::diagnosis::Status;
 use crate::error::Error;
@@ -20,7 +20,7 @@ use crate::target::Target;
 pub(super) fn run(args: &InspectArgs) -> Result<u8, Error> {
     let matrix = overlay::matrix(None, !args.no_redact)?;
     let sysroot = match &args.root {
-        Some(dir) => Sysroot::at(dir)?,
+        Some(dir) => root_at(dir)?,
         None => Sysroot::live(),
     };
     let target = match &args.target {
@@ -60,6 +60,7 @@ pub(super) fn run(args: &InspectArgs) -> Result<u8, Error> {
         look: Look { deep: args.deep },
         all: args.all,
         progress: &|count, path| progress.show(count, path),
+        looked: None,
     };
     let mut wrong = None;
     with_watch(|| {
@@ -127,7 +128,7 @@ fn redacted(sysroot: &Sysroot, found: &Inspection) -> Result<Inspection, Error> 
 }
 
 /// A line on the terminal's standard error while it takes long.
-struct Progress {
+pub(super) struct Progress {
     since: Instant,
     last: Cell<Option<Instant>>,
     is_terminal: bool,
@@ -139,7 +140,7 @@ impl Progress {
     /// Between two lines.
     const STEP_MS: u128 = 100;
 
-    fn new() -> Self {
+    pub(super) fn new() -> Self {
         Self {
             since: Instant::now(),
             last: Cell::new(None),
@@ -147,7 +148,7 @@ impl Progress {
         }
     }
 
-    fn show(&self, count: u64, path: &str) {
+    pub(super) fn show(&self, count: u64, path: &str) {
         let is_soon = self
             .last
             .get()
@@ -159,7 +160,7 @@ impl Progress {
         terminal::progress(&format!("{count} files looked at, now {path}"));
     }
 
-    fn clear(&self) {
+    pub(super) fn clear(&self) {
         if self.last.get().is_some() {
             terminal::progress("");
         }

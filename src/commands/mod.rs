@@ -31,8 +31,10 @@ use clap::CommandFactory as _;
 use crate::cli::{Cli, Command, LookArgs};
 use crate::error::Error;
 use crate::facts::{Facts, Reading, User};
+use crate::image;
 use crate::probe::vendor::Launcher;
 use crate::probe::{self, Request};
+use crate::read::elf;
 use crate::report::json;
 use crate::sysroot::{Kind, Sysroot, path_text, waiting_for};
 
@@ -149,6 +151,30 @@ pub(crate) fn readable_name(path: &Path) -> Result<(), Error> {
     }
 }
 
+/// A folder, or a container image, that is read as the root of a machine.
+fn root_at(path: &Path) -> Result<Sysroot, Error> {
+    let live = Sysroot::live();
+    let text = path_text(path);
+    if !image::is_image(&live, &text) {
+        return Sysroot::at(path);
+    }
+    // What is asked of libraries later stands in the pages that this reads.
+    let progress = inspect::Progress::new();
+    let mut count = 0;
+    let mut show = |passing: &image::Passing<'_>| {
+        count += 1;
+        progress.show(count, passing.place);
+        let is_library = passing.path.contains(".so");
+        is_library && matches!(elf::identify(passing.file), elf::Shape::Elf(_))
+    };
+    let image = image::open(&live, &text, false, &mut show)
+        .map_err(|why| Error::file("read", path, why))?;
+    for problem in image.problems {
+        terminal::say(&format!("{text}: {problem}"));
+    }
+    Ok(Sysroot::of_image(image.tree))
+}
+
 /// Takes a snapshot as the options say.
 fn look(args: &LookArgs) -> Result<Facts, Error> {
     let live = args.root.is_none();
@@ -160,7 +186,7 @@ fn look(args: &LookArgs) -> Result<Facts, Error> {
         None => None,
     };
     let sysroot = match (&args.root, &process) {
-        (Some(dir), _) => Sysroot::at(dir)?,
+        (Some(dir), _) => root_at(dir)?,
         (None, Some((process, _))) if process.other_root.value() == Some(&true) => {
             Sysroot::of_process(process.pid)
         }

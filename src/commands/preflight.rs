@@ -4,11 +4,13 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use super::deliver::{Renderers, deliver};
+use super::inspect::Progress;
 use super::{files, look, now, overlay, snapshot, terminal, with_watch};
 use crate::cli::{FailOn, FleetArgs, LookArgs, PreflightArgs};
 use crate::diagnosis::{Options, Status, diagnose};
 use crate::error::Error;
 use crate::facts::Layer;
+use crate::image;
 use crate::inspect::gather::{Request, gather};
 use crate::inspect::{Inspection, Kind};
 use crate::matrix::Matrix;
@@ -292,16 +294,24 @@ fn read(sysroot: &Sysroot, place: &str, path: &str, is_named: bool) -> Result<Op
         return Ok(Some(read_manifest(sysroot, place, path)?));
     }
     let mut found = Inspection::default();
+    let progress = Progress::new();
     let request = Request {
         sysroot,
         resolver: None,
         look: Look { deep: false },
         all: true,
-        progress: &|_, _| {},
+        progress: &|count, path| progress.show(count, path),
+        looked: None,
     };
-    match gather(place, &request, &mut found) {
+    let done = gather(place, &request, &mut found);
+    progress.clear();
+    match done {
         Ok(()) => {}
         Err(e) if is_named => return Err(e),
+        // An archive of sources is no image; an image that cannot be read is not passed over.
+        Err(e) if image::is_image(sysroot, place) && !e.to_string().contains(image::NO_IMAGE) => {
+            return Err(e);
+        }
         Err(_) => return Ok(None),
     }
     let kind = found
@@ -326,7 +336,15 @@ fn read(sysroot: &Sysroot, place: &str, path: &str, is_named: bool) -> Result<Op
         .map(|problem| format!("{path}: {problem}"))
         .collect();
     found.files.retain(|file| file.kind != Kind::Other);
+    let image = found.containers.pop().and_then(|last| last.image);
+    if image.is_some() {
+        // Of a file or a wheel all is asked, of a whole system what has to do with the GPU.
+        found
+            .files
+            .retain(|file| file.is_gpu() || file.is_damaged());
+    }
     Ok(Some(Read {
+        image,
         path: path.to_owned(),
         kind,
         files: found.files,

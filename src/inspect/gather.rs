@@ -1,16 +1,19 @@
 //! Which files there are to look at: a file that was named, the files of a folder, the members of a wheel, the libraries
-//! of a Python environment.
+//! of a Python environment, the files of a container image.
 //!
 //! Links in folders are not followed (what they lead to is looked at where it lies), and a file under two names is looked
 //! at once. A wheel's index is read first and only what can be a binary is unpacked, never to disk. An environment is
 //! known by its RECORD files, so that its other 40,000 files are not opened.
 
+use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
 
+use super::image::{self, FROM_HOST, Known, Looked};
 use super::{Container, File, Inspection, Kind, Missing, Needed, is_cuda_library, look};
 use crate::error::Error;
 use crate::facts::Reading;
-use crate::probe::resolve::{Closure, Resolver};
+use crate::image::is_image;
+use crate::probe::resolve::{Closure, Environment, Resolver};
 use crate::read::elf;
 use crate::read::fatbin::Look;
 use crate::read::inflate::Inflated;
@@ -116,6 +119,8 @@ pub struct Request<'a> {
     pub all: bool,
     /// Is told how many files were looked at, and which one is next.
     pub progress: &'a dyn Fn(u64, &str),
+    /// What was looked at before: the files of an image, as they came by.
+    pub looked: Option<&'a RefCell<Looked>>,
 }
 
 /// Looks at a path and adds what it holds.
@@ -137,8 +142,12 @@ pub fn gather(path: &str, request: &Request<'_>, found: &mut Inspection) -> Resu
         seen: BTreeSet::new(),
         package: None,
         requires: Vec::new(),
+        alone: true,
     };
     match stat.kind {
+        sysroot::Kind::Folder if request.sysroot.is_live() && is_image(request.sysroot, path) => {
+            gatherer.image(path).map_err(|why| wrong(&why))?;
+        }
         sysroot::Kind::Folder if gatherer.is_environment(path) => {
             gatherer.container(path, "python-environment", |this| this.environment(path));
         }
@@ -155,6 +164,8 @@ pub fn gather(path: &str, request: &Request<'_>, found: &mut Inspection) -> Resu
             };
             if bytes_up_to(&file, 0, 4) == b"PK\x03\x04" {
                 gatherer.wheel(path, &file).map_err(|why| wrong(&why))?;
+            } else if request.sysroot.is_live() && is_image(request.sysroot, path) {
+                gatherer.image(path).map_err(|why| wrong(&why))?;
             } else {
                 let file = gatherer.look_at(path, &file);
                 if file.kind == Kind::Other {
@@ -180,12 +191,15 @@ struct Gatherer<'a, 'f> {
     package: Option<String>,
     /// What the wheel that is looked into requires.
     requires: Vec<String>,
+    /// It is one file that was named.
+    alone: bool,
 }
 
 impl Gatherer<'_, '_> {
     /// Looks at what holds files, and says how many.
     fn container<T>(&mut self, path: &str, kind: &str, look: impl FnOnce(&mut Self) -> T) -> T {
         let (looked_at, listed) = (self.found.looked_at, self.found.files.len());
+        self.alone = false;
         let result = look(self);
         self.found.containers.push(Container {
             path: path.to_owned(),
@@ -194,6 +208,7 @@ impl Gatherer<'_, '_> {
             requires: std::mem::take(&mut self.requires),
             looked_at: self.found.looked_at - looked_at,
             listed: (self.found.files.len() - listed) as u64,
+            image: None,
         });
         result
     }
@@ -202,9 +217,16 @@ impl Gatherer<'_, '_> {
     fn look_at(&mut self, path: &str, file: &RegularFile) -> File {
         (self.request.progress)(self.found.looked_at, path);
         self.found.looked_at += 1;
-        let mut one = look(file, path, self.request.look);
+        let one = look(file, path, self.request.look);
+        self.looked_at(path, file, one)
+    }
+
+    /// What the files around it say of a file.
+    fn looked_at(&self, path: &str, file: &RegularFile, mut one: File) -> File {
         self.by_companion(path, &mut one);
-        if matches!(one.kind, Kind::Program | Kind::SharedLibrary) && !one.needed.is_empty() {
+        let is_told = one.is_gpu() || self.request.all || self.alone;
+        let is_loaded = matches!(one.kind, Kind::Program | Kind::SharedLibrary);
+        if is_told && is_loaded && !one.needed.is_empty() {
             self.resolve(path, file, &mut one);
         }
         one.package.clone_from(&self.package);
@@ -397,18 +419,31 @@ impl Gatherer<'_, '_> {
                 return;
             }
         };
+        if let Some(looked) = self.request.looked
+            && !file.is_empty()
+            && !has_ending(path, "whl")
+        {
+            let identity = self.request.sysroot.stat(path).value().map(|s| s.identity);
+            let known = identity.map(|identity| looked.borrow_mut().take(identity));
+            match known {
+                Some(Known::File(mut one)) => {
+                    self.found.looked_at += 1;
+                    path.clone_into(&mut one.path);
+                    let one = self.looked_at(path, &file, *one);
+                    self.add(one);
+                }
+                Some(Known::Plain) => self.found.looked_at += 1,
+                Some(Known::NoBinary) | None => {}
+            }
+            return;
+        }
         if has_ending(path, "whl") {
             if let Err(why) = self.wheel(path, &file) {
                 self.found.problems.push(format!("{path}: {why}"));
             }
             return;
         }
-        // Most files without an ending are scripts and texts.
-        let sure = path.contains(".so")
-            || ["a", "o", "ko", "cubin", "fatbin", "ptx"]
-                .iter()
-                .any(|e| has_ending(path, e));
-        if !sure && !file_name(path).contains(".ko.") && !is_binary(&bytes_up_to(&file, 0, 8)) {
+        if !is_surely_binary(path) && !is_binary(&bytes_up_to(&file, 0, 8)) {
             return;
         }
         let one = self.look_at(path, &file);
@@ -512,6 +547,80 @@ impl Gatherer<'_, '_> {
         {
             self.file(path);
         }
+    }
+
+    /// The files of a container image, as a loader in it would find them.
+    fn image(&mut self, path: &str) -> Result<(), String> {
+        let request = self.request;
+        let (image, looked) = image::read(
+            request.sysroot,
+            path,
+            request.look,
+            request.all,
+            request.progress,
+        )?;
+        let looked = RefCell::new(looked);
+        let root = Sysroot::of_image(image.tree.clone());
+        let variables = image::variables(&image);
+        let resolver = Resolver::new(
+            &root,
+            &Environment {
+                library_path: variables.get("LD_LIBRARY_PATH").cloned(),
+                preload: variables.get("LD_PRELOAD").cloned(),
+                working_folder: None,
+            },
+        );
+        let mut inside = Inspection::default();
+        let mut gatherer = Gatherer {
+            request: &Request {
+                sysroot: &root,
+                resolver: Some(&resolver),
+                look: request.look,
+                all: request.all,
+                progress: request.progress,
+                looked: Some(&looked),
+            },
+            found: &mut inside,
+            seen: BTreeSet::new(),
+            package: None,
+            requires: Vec::new(),
+            alone: false,
+        };
+        gatherer.container("/", "image", |this| this.folder("/", 0));
+        let facts = image::facts(&image, &root, &resolver, &inside.files);
+        for file in &mut inside.files {
+            for needed in &mut file.needed {
+                if needed.is_missing() && image::is_brought_by_host(&needed.soname) {
+                    FROM_HOST.clone_into(&mut needed.by);
+                }
+            }
+            let of_image = |missing: &Missing| !image::is_brought_by_host(&missing.soname);
+            file.missing.retain(of_image);
+            file.path = format!("{path}!{}", file.path);
+        }
+        let mut containers = std::mem::take(&mut inside.containers);
+        if let Some(whole) = containers.last_mut() {
+            whole.image = Some(Box::new(facts));
+            whole.path.clear();
+        }
+        for container in &mut containers {
+            container.path = if container.path.is_empty() {
+                path.to_owned()
+            } else {
+                format!("{path}!{}", container.path)
+            };
+        }
+        let found = &mut *self.found;
+        found.containers.extend(containers);
+        found.looked_at += inside.looked_at;
+        found.files.extend(inside.files);
+        let told = |problem: &String| match problem.strip_prefix('/') {
+            Some(rest) => format!("{path}!/{rest}"),
+            None => format!("{path}: {problem}"),
+        };
+        let problems = image.problems.iter().chain(&inside.problems);
+        found.problems.extend(problems.map(told));
+        Ok(())
     }
 
     fn wheel(&mut self, path: &str, archive: &RegularFile) -> Result<(), String> {
@@ -674,8 +783,13 @@ fn is_library_name(name: &str) -> bool {
     has_ending(name, "so") || name.contains(".so.")
 }
 
+/// Whether a file is a wheel, by its name.
+pub(super) fn is_wheel(name: &str) -> bool {
+    has_ending(name, "whl")
+}
+
 /// Whether a file may be a binary, by its name.
-fn may_be_binary(name: &str) -> bool {
+pub(super) fn may_be_binary(name: &str) -> bool {
     match name.rsplit_once('.') {
         Some((_, ending)) => {
             name.contains(".ko.")
@@ -686,8 +800,17 @@ fn may_be_binary(name: &str) -> bool {
     }
 }
 
+/// Whether a file is worth being opened, by its name alone. Most files without an ending are scripts and texts.
+pub(super) fn is_surely_binary(path: &str) -> bool {
+    path.contains(".so")
+        || file_name(path).contains(".ko.")
+        || ["a", "o", "ko", "cubin", "fatbin", "ptx"]
+            .iter()
+            .any(|e| has_ending(path, e))
+}
+
 /// Whether a file begins like something that is looked at.
-fn is_binary(start: &[u8]) -> bool {
+pub(super) fn is_binary(start: &[u8]) -> bool {
     [&b"\x7fELF"[..], b"!<arch>\n", b"\x50\xed\x55\xba"]
         .iter()
         .any(|magic| start.starts_with(magic))
@@ -696,7 +819,9 @@ fn is_binary(start: &[u8]) -> bool {
 impl Needed {
     /// Whether it was looked up and not found.
     pub fn is_missing(&self) -> bool {
-        self.resolved.is_none() && !self.by.is_empty() && self.by != IN_WHEEL
+        self.resolved.is_none()
+            && !self.by.is_empty()
+            && ![IN_WHEEL, FROM_HOST].contains(&self.by.as_str())
     }
 
     /// The file that the loader stops at since it is no library, and what it is: of

@@ -4,14 +4,16 @@
 //! Nothing is executed or loaded, and links under another root never lead out of it.
 
 pub mod gather;
+mod image;
 mod judge;
 mod look;
 mod target;
 
 use std::collections::{BTreeMap, BTreeSet};
 
+pub use image::{Compat, DriverFile, ImageFacts, Layer, Looked, Package, Toolkit};
 pub use judge::{
-    Brought, by_minor_version, judge, merged, of_file, of_machine, spare_variants, unmet,
+    Brought, by_minor_version, judge, merged, of_file, of_image, of_machine, spare_variants, unmet,
 };
 pub use look::look;
 use schemars::JsonSchema;
@@ -38,7 +40,7 @@ pub struct Inspection {
     pub version: String,
     /// The files that were named, and of folders, wheels and environments those that have to do with the GPU.
     pub files: Vec<File>,
-    /// Folders, wheels and environments that were looked into.
+    /// Folders, wheels, environments and images that were looked into.
     pub containers: Vec<Container>,
     /// How many files were looked at.
     pub looked_at: u64,
@@ -55,12 +57,12 @@ pub struct Inspection {
     pub findings: Option<Vec<Finding>>,
 }
 
-/// A folder, a wheel or an environment.
+/// A folder, a wheel, an environment or an image.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Container {
     /// Its path.
     pub path: String,
-    /// `folder`, `wheel`, `python-environment`.
+    /// `folder`, `wheel`, `python-environment`, `image`.
     pub kind: String,
     /// The distribution that a wheel is.
     pub package: Option<String>,
@@ -71,6 +73,9 @@ pub struct Container {
     pub looked_at: u64,
     /// How many of them have to do with the GPU.
     pub listed: u64,
+    /// What an image holds beside its files.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub image: Option<Box<ImageFacts>>,
 }
 
 /// What a file is.
@@ -111,7 +116,7 @@ pub enum Kind {
 /// One file.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct File {
-    /// Its path; of a member of a wheel, the wheel's path, `!`, and the path in it.
+    /// Its path; of a member of a wheel or an image, that one's path, `!`, and the path in it.
     pub path: String,
     /// What it is.
     pub kind: Kind,

@@ -9,7 +9,7 @@ use super::{Artifact, BuildHost, Ignored, Preflight, TargetVerdict, build, pins}
 use crate::diagnosis::{Status, Verdict};
 use crate::facts::ToolchainFacts;
 use crate::finding::{Finding, Severity};
-use crate::inspect::{self, Brought, File, Machine};
+use crate::inspect::{self, Brought, File, ImageFacts, Machine};
 use crate::matrix::Matrix;
 
 /// A finding that does not count.
@@ -34,6 +34,8 @@ pub struct Read {
     pub files: Vec<File>,
     /// What a requirement or lock file pins.
     pub pins: Vec<Pin>,
+    /// What a container image holds beside its files.
+    pub image: Option<Box<ImageFacts>>,
     /// Names of packages that a wheel requires.
     pub requires: Vec<String>,
     /// What could not be read of it: whether it runs cannot be told then.
@@ -258,12 +260,17 @@ fn of_artifact(
     matrix: &Matrix,
     unknown: &mut Vec<String>,
 ) -> Vec<Finding> {
+    if let Some(image) = &read.image {
+        let files: Vec<&File> = read.files.iter().collect();
+        let machine = Some(machine);
+        return inspect::of_image(&read.path, image, &files, machine, matrix, unknown);
+    }
     let mut of_files: Vec<Vec<Finding>> = read
         .files
         .iter()
         .map(|file| inspect::of_file(file, Some(machine), matrix, unknown))
         .collect();
-    inspect::spare_variants(&read.files, &mut of_files);
+    inspect::spare_variants(&read.files.iter().collect::<Vec<_>>(), &mut of_files);
     let mut findings: Vec<Finding> = of_files.into_iter().flatten().collect();
     // What a wheel requires brings CUDA's libraries.
     let brings_cuda = |name: &String| name.starts_with("nvidia-") || name == "torch";

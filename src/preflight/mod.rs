@@ -46,7 +46,7 @@ pub struct Preflight {
 pub struct Artifact {
     /// Its path.
     pub path: String,
-    /// `file`, `wheel`, `folder`, `python-environment`, `requirements`, `lock`.
+    /// `file`, `wheel`, `folder`, `python-environment`, `image`, `requirements`, `lock`.
     pub kind: String,
     /// How many files of it, or packages that it pins, have to do with the GPU.
     pub judged: u64,

@@ -59,6 +59,7 @@ pub(super) fn app(
         look: Look::default(),
         all: true,
         progress: &|_, _| {},
+        looked: None,
     };
     let program = match gather(path, &request, &mut found) {
         Ok(()) => found.files.pop(),

@@ -74,6 +74,16 @@ pub struct Request {
     pub say: fn(&str),
 }
 
+/// The variables of an environment that a report may hold.
+pub fn kept_variables(all: &BTreeMap<String, String>) -> BTreeMap<String, String> {
+    environment::allowed(all)
+}
+
+/// Whether a distribution of this normalised name is a framework, or built on one.
+pub fn is_known_framework(name: &str) -> bool {
+    framework::is_known(name)
+}
+
 /// Takes the snapshot.
 pub fn take(request: &Request) -> Facts {
     let sysroot = &request.sysroot;

@@ -23,6 +23,7 @@ pub mod linkage;
 pub mod needs;
 mod notes;
 pub mod nvidia_require;
+pub mod oci;
 mod packages;
 pub mod pages;
 pub mod part;
@@ -34,11 +35,14 @@ pub mod record;
 pub mod requirement;
 pub mod start;
 mod symbols;
+pub mod tar;
 #[cfg(test)]
 mod tests;
 pub mod toolchain;
+pub mod unpacked;
 pub mod window;
 pub mod zip;
+mod zstd;
 
 pub use window::ReadAt;
 

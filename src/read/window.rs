@@ -68,8 +68,9 @@ pub const MAX_PIECE: usize = 16 << 20;
 /// How many bytes a search looks at in one go.
 pub const WINDOW: usize = 64 << 10;
 
-/// Fills as much of `buf` as the file has at `offset`. An interrupted read is taken up again.
-pub(super) fn fill(file: &dyn ReadAt, offset: u64, buf: &mut [u8]) -> io::Result<usize> {
+/// Fills as much of `buf` as the file has at `offset`, and answers how much that was. An interrupted read is taken up
+/// again.
+pub fn fill(file: &dyn ReadAt, offset: u64, buf: &mut [u8]) -> io::Result<usize> {
     let mut done = 0;
     while let Some(rest) = buf.get_mut(done..).filter(|rest| !rest.is_empty()) {
         let Some(at) = offset.checked_add(done as u64) else {

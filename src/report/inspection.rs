@@ -11,13 +11,16 @@ use super::escape::terminal;
 use super::text::Options;
 use crate::diagnosis::Status;
 use crate::finding::{Finding, Severity};
-use crate::inspect::{self, Archs, File, Inspection, Kind, Linkage, Use};
+use crate::inspect::{self, Archs, Container, File, ImageFacts, Inspection, Kind, Linkage, Use};
 use crate::version::Version;
 
 /// Columns of the labels of a file's details.
 const LABEL: usize = 12;
 /// Needed libraries shown without `-v`: those of CUDA, and those that are missing, all of them.
 const NEEDED_SHOWN: usize = 12;
+
+/// Characters of a variable of an image that are shown without `-v`.
+const MAX_VALUE: usize = 160;
 
 /// As pretty-printed JSON with a final newline.
 pub fn json(found: &Inspection) -> serde_json::Result<String> {
@@ -32,6 +35,10 @@ pub fn text(found: &Inspection, options: Options) -> String {
     };
     out.answer(found);
     for container in &found.containers {
+        if let Some(image) = &container.image {
+            out.image(container, image);
+            continue;
+        }
         let package = container
             .package
             .as_ref()
@@ -174,6 +181,94 @@ impl Writer {
         if !text.is_empty() {
             self.wrapped(&format!("  {label:<LABEL$}"), &" ".repeat(LABEL + 2), text);
         }
+    }
+
+    /// What an image is, and what is in it and asked by it beside its files.
+    fn image(&mut self, container: &Container, image: &ImageFacts) {
+        if self.options.quiet {
+            return;
+        }
+        let mut what = vec![format!("image{}", spaced(image.name.as_ref()))];
+        let of = format!(
+            "{}{}",
+            image.system.as_deref().unwrap_or("a system without a name"),
+            image
+                .arch
+                .as_ref()
+                .map_or(String::new(), |arch| format!(" for {arch}"))
+        );
+        what.push(of);
+        let torch = image
+            .packages
+            .iter()
+            .find(|package| package.name == "torch");
+        what.extend(torch.map(|torch| format!("torch {}", torch.version)));
+        what.extend(image.toolkits.last().map(|t| format!("CUDA {}", t.version)));
+        let line = format!(
+            "{}: {}: {} of {} binaries have to do with the GPU",
+            container.path,
+            what.join(", "),
+            container.listed,
+            container.looked_at
+        );
+        self.wrapped("", "  ", &line);
+        let packed = image.layers.iter().filter(|layer| layer.packing.is_some());
+        let bytes = image.layers.iter().map(|layer| layer.size_bytes).sum();
+        self.detail(
+            "layout",
+            &format!(
+                "{}, {} layers ({} packed) of {}, {} files",
+                image.form.replace('-', " "),
+                image.layers.len(),
+                packed.count(),
+                size(bytes),
+                image.files
+            ),
+        );
+        if let Some(glibc) = &image.glibc {
+            self.detail("C library", &format!("glibc {glibc}"));
+        }
+        match &image.environment {
+            None => self.detail(
+                "environment",
+                "not known: a root filesystem has no configuration",
+            ),
+            Some(environment) => {
+                let mut label = "environment";
+                for (name, value) in environment {
+                    let cut: String = value.chars().take(MAX_VALUE).collect();
+                    let is_whole = cut.len() == value.len() || self.options.verbose;
+                    let shown = if is_whole { value.clone() } else { cut + "..." };
+                    self.detail(label, &format!("{name}={shown}"));
+                    label = "";
+                }
+                if environment.is_empty() {
+                    self.detail(label, "nothing that has to do with the GPU");
+                }
+            }
+        }
+        let toolkits = image.toolkits.iter();
+        let toolkits: Vec<String> = toolkits
+            .map(|toolkit| format!("{} in {}", toolkit.version, toolkit.path))
+            .collect();
+        self.detail("toolkits", &toolkits.join(", "));
+        let mut packages: Vec<String> = image
+            .packages
+            .iter()
+            .map(|package| format!("{} {}", package.name, package.version))
+            .collect();
+        packages.dedup();
+        self.detail("packages", &packages.join(", "));
+        for compat in &image.compat {
+            let version = compat.version.as_ref();
+            let version = version.map_or("version not known".to_owned(), ToString::to_string);
+            self.detail("compat", &format!("libcuda {version}: {}", compat.path));
+        }
+        for file in image.driver_files.iter().take(NEEDED_SHOWN) {
+            let what = if file.size_bytes == 0 { ", empty" } else { "" };
+            self.detail("of a driver", &format!("{}{what}", file.path));
+        }
+        self.text.push('\n');
     }
 
     fn details(&mut self, file: &File) {
@@ -499,6 +594,11 @@ fn versions(versions: &[Version]) -> String {
         .map(Version::as_str)
         .collect::<Vec<_>>()
         .join(", ")
+}
+
+/// A space and a text, or nothing.
+fn spaced(text: Option<&String>) -> String {
+    text.map_or(String::new(), |text| format!(" {text}"))
 }
 
 /// Bytes for people.

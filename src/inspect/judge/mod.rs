@@ -1,13 +1,15 @@
 //! Will a file run on a machine, and what is missing: pure, from what was read of the file and the matrix.
 
 mod elsewhere;
+mod image;
 
 use std::collections::BTreeMap;
 
 pub use elsewhere::{Brought, by_minor_version, of_machine, unmet};
+pub use image::of_image;
 
-use super::{File, Inspection, Kind, Linkage, Machine, Module, Use};
-use crate::ask;
+use super::{Container, File, Inspection, Kind, Linkage, Machine, Module, Use};
+use crate::ask::{self, Way};
 use crate::diagnosis::{Status, Verdict};
 use crate::facts::Layer;
 use crate::finding::{Evidence, Finding, Fix, Severity};
@@ -23,17 +25,37 @@ const ZSTD_DRIVER: &str = "550.54.14";
 pub fn judge(found: &mut Inspection, machine: Option<&Machine>, matrix: &Matrix) {
     let mut of_files: Vec<Vec<Finding>> = Vec::new();
     let mut unknown: Vec<String> = Vec::new();
-    for file in &found.files {
+    let (in_images, files): (Vec<&File>, Vec<&File>) = found
+        .files
+        .iter()
+        .partition(|file| image_of(file, &found.containers).is_some());
+    for file in &files {
         of_files.push(of_file(file, machine, matrix, &mut unknown));
     }
-    spare_variants(&found.files, &mut of_files);
+    spare_variants(&files, &mut of_files);
     let mut findings = merged(of_files.into_iter().flatten().collect());
+    for container in &found.containers {
+        let Some(image) = &container.image else {
+            continue;
+        };
+        let is_inside = |file: &&&File| is_in(file, container);
+        let inside: Vec<&File> = in_images.iter().filter(is_inside).copied().collect();
+        let path = &container.path;
+        findings.extend(of_image(
+            path,
+            image,
+            &inside,
+            machine,
+            matrix,
+            &mut unknown,
+        ));
+    }
     if let Some(machine) = machine.filter(|machine| !machine.here) {
         findings.extend(of_machine(machine, matrix));
         // What is said to be there is all there is; of a target that says nothing of it nothing is held missing.
         if machine.cuda.is_some() {
             let brought = Brought::by(&found.files);
-            for file in &found.files {
+            for file in files {
                 findings.extend(unmet(file, &brought, machine, matrix));
             }
         }
@@ -45,6 +67,17 @@ pub fn judge(found: &mut Inspection, machine: Option<&Machine>, matrix: &Matrix)
     found.verdict = Some(verdict(found, &findings, &unknown, machine));
     found.findings = Some(findings);
     found.target = machine.map(|machine| machine.name.clone());
+}
+
+/// The image that a file is of.
+fn image_of<'a>(file: &File, containers: &'a [Container]) -> Option<&'a Container> {
+    let mut images = containers.iter().filter(|c| c.image.is_some());
+    images.find(|container| is_in(file, container))
+}
+
+fn is_in(file: &File, container: &Container) -> bool {
+    let rest = file.path.strip_prefix(&container.path);
+    rest.is_some_and(|rest| rest.starts_with('!'))
 }
 
 /// Judges one file; what cannot be told is added to `unknown`.
@@ -68,7 +101,7 @@ pub fn of_file(
 }
 
 /// A variant that does not run is no error where another one does: some ways work.
-pub fn spare_variants(files: &[File], of_files: &mut [Vec<Finding>]) {
+pub fn spare_variants(files: &[&File], of_files: &mut [Vec<Finding>]) {
     spare_special_code(files, of_files);
     let is_sound = |findings: &[Finding]| findings.iter().all(|f| f.severity < Severity::Error);
     let mut sound: BTreeMap<String, &str> = BTreeMap::new();
@@ -100,7 +133,7 @@ pub fn spare_variants(files: &[File], of_files: &mut [Vec<Finding>]) {
 
 /// Packages keep kernels for some architectures in libraries of their own (`_C_cutlass_90a.so`): where another library of
 /// the package has code for the GPU, that is as with the modules of one file, and worth a note.
-fn spare_special_code(files: &[File], of_files: &mut [Vec<Finding>]) {
+fn spare_special_code(files: &[&File], of_files: &mut [Vec<Finding>]) {
     const ID: &str = "no-device-code-for-gpu";
     let gpu = |finding: &Finding| {
         let subject = finding.subjects.first()?;
@@ -171,13 +204,21 @@ fn verdict(
             Status::Unknown,
             match found.problems.first() {
                 Some(problem) => problem.clone(),
-                None => "nothing was found that can be judged".to_owned(),
+                None => match found.containers.as_slice() {
+                    [one] if one.image.is_some() => {
+                        format!("{}: nothing in it has to do with the GPU", one.path)
+                    }
+                    _ => "nothing was found that can be judged".to_owned(),
+                },
             },
         ),
         None => {
             let files = match found.files.as_slice() {
                 [one] => one.path.clone(),
-                several => format!("{} files", several.len()),
+                several => match found.containers.as_slice() {
+                    [one] if one.image.is_some() => one.path.clone(),
+                    _ => format!("{} files", several.len()),
+                },
             };
             (
                 Status::Ok,
@@ -392,7 +433,7 @@ fn driver(
 
 /// The ways out that `matrix can` tells for the same driver, runtime and GPUs.
 fn ways_out(
-    mut finding: Finding,
+    finding: Finding,
     driver: &Version,
     runtime: Version,
     machine: &Machine,
@@ -405,6 +446,11 @@ fn ways_out(
         ..target::Target::default()
     };
     let ways = ask::can(matrix, &target).map_or_else(|_| Vec::new(), |answer| answer.ways);
+    with_ways(finding, ways)
+}
+
+/// What mends a finding, of the ways that the matrix tells.
+fn with_ways(mut finding: Finding, ways: Vec<Way>) -> Finding {
     // What hangs on a GPU that was not named is no advice yet.
     for way in ways.into_iter().filter(|way| way.open == Some(true)) {
         let mut fix = Fix::at(way.layer, way.summary).cost(way.cost);

@@ -29,6 +29,15 @@ pub(super) const fn plain(name: &'static str, distributions: &'static [&'static 
     }
 }
 
+/// Whether a distribution of this normalised name is looked for.
+pub(in crate::probe) fn is_known(name: &str) -> bool {
+    let mut all = KNOWN.iter().flat_map(|known| known.distributions);
+    all.any(|wanted| match wanted.strip_suffix('*') {
+        Some(start) => name.starts_with(start),
+        None => name == *wanted,
+    })
+}
+
 /// What is looked for, torch first: what is built on it is read against it.
 ///
 /// Places measured on the wheels of `PyPI` (`x86_64`, 2026-12); those of llama.cpp, flash-attn, TensorRT-LLM and

@@ -19,6 +19,9 @@ pub const LENGTH_CAP: usize = 1 << 17;
 /// `nvidia-container-runtime-hook` hands on so many requirements and no more.
 pub const VARIABLES_CAP: usize = 32;
 
+/// So many brands that a GPU may be of are gone through one by one.
+const BRANDS_CAP: usize = 4;
+
 /// Who checks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Evaluator {
@@ -212,10 +215,39 @@ pub fn evaluate(evaluator: Evaluator, value: &str, host: &Host) -> Answer {
     if value.len() > LENGTH_CAP {
         return Answer::Invalid("a value longer than any environment has".to_owned());
     }
-    match evaluator {
+    let one = |host: &Host| match evaluator {
         Evaluator::Legacy => legacy::evaluate(value, host),
         Evaluator::Csv => csv::evaluate(value, host),
+    };
+    // A GPU has one brand in all terms: `brand=tesla,.. brand=nvidia,..` is met by one that is either of them.
+    match &host.brand {
+        HostValue::OneOf(brands) if (2..=BRANDS_CAP).contains(&brands.len()) => {
+            let answers = brands.iter().map(|brand| {
+                one(&Host {
+                    brand: HostValue::is(brand),
+                    ..host.clone()
+                })
+            });
+            answers
+                .reduce(|all, answer| together(all, answer, Property::Brand))
+                .unwrap_or_else(|| one(host))
+        }
+        _ => one(host),
     }
+}
+
+/// One answer where two that hang on a property differ.
+fn together(one: Answer, other: Answer, by: Property) -> Answer {
+    if one == other {
+        return one;
+    }
+    let mut open = BTreeSet::from([by]);
+    for answer in [one, other] {
+        if let Answer::Unknown(of_one) = answer {
+            open.extend(of_one);
+        }
+    }
+    Answer::Unknown(open.into_iter().collect())
 }
 
 /// One condition, as somebody who mends it reads it.

@@ -128,6 +128,18 @@ fn a_long_condition_that_does_not_hold_is_refused() {
 }
 
 #[test]
+fn a_gpu_has_the_same_brand_in_all_terms() {
+    let mut host = host("12.2", "535.104.05", "8.0", "tesla");
+    host.brand = HostValue::OneOf(vec!["tesla".to_owned(), "nvidia".to_owned()]);
+    let answer = |value: &str| evaluate(Evaluator::Legacy, value, &host);
+    let both = "cuda>=12.4 brand=tesla,driver>=535 brand=nvidia,driver>=535";
+    assert_eq!(answer(both), Answer::Met);
+    assert_eq!(answer("cuda>=12.4 brand=titan,driver>=535"), Answer::Unmet);
+    let open = Answer::Unknown(vec![Property::Brand]);
+    assert_eq!(answer("cuda>=12.4 brand=tesla,driver>=535"), open);
+}
+
+#[test]
 fn what_is_not_known_stays_open_only_where_it_matters() {
     let host = Host {
         brand: HostValue::Unknown,

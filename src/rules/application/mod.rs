@@ -49,7 +49,9 @@ pub(super) static RULES: &[Rule] = &[
         start::program_loader_missing
     ),
     rule!("device-code-packed-too-new", Driver, Warning),
+    rule!("image-requirement-not-met", Driver, Error),
     rule!("ptx-too-new-for-driver", Driver, Error),
+    rule!("image-has-driver-files", Container, Warning),
     rule!("file-damaged", Libraries, Error),
     follows!("library-not-found", Libraries),
     follows!("symbol-version-missing", Libraries),

@@ -8,6 +8,10 @@
 //!     cargo run --release --manifest-path tests/bench/Cargo.toml -- inspect [--runs N] [--bin PROGRAM]...
 //!         [--cuobjdump PROGRAM] [FILE]...
 //!
+//! and what it costs on a container image, beside its decompressor (see `image`):
+//!
+//!     cargo run --release --manifest-path tests/bench/Cargo.toml -- image [--runs N] [--bin PROGRAM]... FILE...
+//!
 //! Prints one line a program and situation: median, least and most of user and system time, the largest resident set, and
 //! the budget. Several programs are run by turns, so that they meet the same weather. It judges nothing: times depend on
 //! the machine and on what else runs there.
@@ -22,6 +26,7 @@
 
 mod environment;
 mod headers;
+mod image;
 mod inspection;
 mod measure;
 
@@ -41,6 +46,7 @@ struct Situation {
 /// What the command line asks for.
 struct Wanted {
     inspect: bool,
+    image: bool,
     runs: Option<usize>,
     programs: Vec<PathBuf>,
     parts: PathBuf,
@@ -49,8 +55,18 @@ struct Wanted {
 }
 
 fn main() -> ExitCode {
+    let mut words = std::env::args().skip(1);
+    if words.next().as_deref() == Some(image::UNPACK) {
+        let file = words.next().unwrap_or_default();
+        return match image::unpack(Path::new(&file)) {
+            Ok(_) => ExitCode::SUCCESS,
+            Err(_) => ExitCode::from(2),
+        };
+    }
     let done = wanted(std::env::args().skip(1)).and_then(|wanted| {
-        if wanted.inspect {
+        if wanted.image {
+            image::bench(&wanted)
+        } else if wanted.inspect {
             inspection::bench(&wanted)
         } else {
             bench(&wanted)
@@ -69,6 +85,7 @@ fn wanted(mut arguments: impl Iterator<Item = String>) -> Result<Wanted, String>
     let repository = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
     let mut wanted = Wanted {
         inspect: false,
+        image: false,
         runs: None,
         programs: Vec::new(),
         parts: repository.join("target/parts"),
@@ -77,9 +94,12 @@ fn wanted(mut arguments: impl Iterator<Item = String>) -> Result<Wanted, String>
     };
     while let Some(option) = arguments.next() {
         if !option.starts_with('-') {
-            if option == "inspect" && !wanted.inspect {
+            let is_told = wanted.inspect || wanted.image;
+            if option == "inspect" && !is_told {
                 wanted.inspect = true;
-            } else if wanted.inspect {
+            } else if option == "image" && !is_told {
+                wanted.image = true;
+            } else if is_told {
                 wanted.files.push(PathBuf::from(option));
             } else {
                 return Err(format!("unknown word `{option}`"));

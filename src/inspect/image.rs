@@ -1,0 +1,376 @@
+//! What a container image holds beside its files: how it is started, which system and frameworks are in it, what it asks
+//! of its host, and which files of a driver it should not have.
+
+use std::cell::RefCell;
+use std::collections::{BTreeMap, BTreeSet};
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use super::{File, Kind, look};
+use crate::image::{self, Image, Passing};
+use crate::probe::resolve::Resolver;
+use crate::probe::{is_known_framework, kept_variables};
+use crate::read::fatbin::Look;
+use crate::read::window::bytes_up_to;
+use crate::read::{oci, proc, pydist};
+use crate::sysroot::{self, Sysroot, file_name, join, parent};
+use crate::version::Version;
+
+use super::gather::{is_binary, is_surely_binary, is_wheel, may_be_binary};
+
+/// How a need is met that the container's host brings: the libraries of the driver are put into it when it is started.
+pub(super) const FROM_HOST: &str = "of the driver, which the host brings";
+/// The most folders of Python packages that are listed.
+const MAX_SITES: usize = 64;
+/// The most packages that are told.
+const MAX_PACKAGES: usize = 500;
+/// The most files of a driver that are told.
+const MAX_DRIVER_FILES: usize = 100;
+
+/// A container image.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(default)]
+pub struct ImageFacts {
+    /// `docker-archive`, `oci-archive`, `oci-layout`, `root-filesystem`.
+    pub form: String,
+    /// A name that it goes by.
+    pub name: Option<String>,
+    /// The processor that it says it is for, as `uname -m` writes it.
+    pub arch: Option<String>,
+    /// Its layers, the lowest first.
+    pub layers: Vec<Layer>,
+    /// How many files there are in it.
+    pub files: u64,
+    /// The variables that programs in it start with, of those that matter here; absent where the image has no
+    /// configuration.
+    pub environment: Option<BTreeMap<String, String>>,
+    /// `Ubuntu 22.04.5 LTS`.
+    pub system: Option<String>,
+    /// The version of its C library.
+    pub glibc: Option<Version>,
+    /// The CUDA toolkits or runtimes in it, by the version files of their folders.
+    pub toolkits: Vec<Toolkit>,
+    /// Python packages that have to do with the GPU.
+    pub packages: Vec<Package>,
+    /// Forward-compatibility packages: newer copies of libcuda that the container toolkit may put before the host's.
+    pub compat: Vec<Compat>,
+    /// Files of a driver that came into the image and belong to a host.
+    pub driver_files: Vec<DriverFile>,
+}
+
+/// A layer.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(default)]
+pub struct Layer {
+    /// Its digest, or its path in the archive.
+    pub name: String,
+    /// `gzip`, `zstd`; absent where it is not packed.
+    pub packing: Option<String>,
+    /// Bytes as it lies there.
+    pub size_bytes: u64,
+    /// How many members it has, those included that take something away.
+    pub members: u64,
+    /// Its digest was computed, and is the one that it should have. Of layers that are not packed that takes `--deep`.
+    pub checked: bool,
+}
+
+/// A toolkit's folder.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct Toolkit {
+    /// `/usr/local/cuda-12.4`.
+    pub path: String,
+    /// Its version.
+    pub version: Version,
+}
+
+/// A Python package.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
+pub struct Package {
+    /// `torch`.
+    pub name: String,
+    /// `2.6.0+cu124`.
+    pub version: String,
+    /// The folder that it is installed in.
+    pub place: String,
+}
+
+/// A copy of libcuda for forward compatibility.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct Compat {
+    /// `/usr/local/cuda-12.4/compat/libcuda.so.550.54.15`.
+    pub path: String,
+    /// The version of the driver that it is of.
+    pub version: Option<Version>,
+}
+
+/// A file of a driver.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct DriverFile {
+    /// Its path in the image.
+    pub path: String,
+    /// The version in its name.
+    pub version: Version,
+    /// In bytes; 0 of what a mount left behind when the image was made from a running container.
+    pub size_bytes: u64,
+}
+
+/// The files of an image that were looked at as they came by, by layer and place.
+#[derive(Default)]
+pub struct Looked {
+    files: BTreeMap<(u64, u64), File>,
+    plain: BTreeSet<(u64, u64)>,
+}
+
+/// What is known of a file of an image.
+pub(super) enum Known {
+    /// It was looked at, and is worth a line.
+    File(Box<File>),
+    /// It was looked at, and is not.
+    Plain,
+    /// It is no binary.
+    NoBinary,
+}
+
+impl Looked {
+    /// What is known of a file.
+    pub(super) fn take(&mut self, identity: (u64, u64)) -> Known {
+        match self.files.remove(&identity) {
+            Some(file) => Known::File(Box::new(file)),
+            None if self.plain.contains(&identity) => Known::Plain,
+            None => Known::NoBinary,
+        }
+    }
+}
+
+/// Reads an image, and looks at its binaries as they come by.
+pub(super) fn read(
+    sysroot: &Sysroot,
+    path: &str,
+    how: Look,
+    all: bool,
+    progress: &dyn Fn(u64, &str),
+) -> Result<(Image, Looked), String> {
+    let looked = RefCell::new(Looked::default());
+    let mut count = 0;
+    let mut show = |passing: &Passing<'_>| {
+        // A pack of gigabytes without a single binary takes as long.
+        progress(count, passing.place);
+        let is_made_up = ["/proc/", "/sys/", "/dev/"]
+            .iter()
+            .any(|folder| passing.path.starts_with(folder));
+        let name = file_name(passing.path);
+        if is_made_up || !may_be_binary(name) || is_wheel(name) {
+            return false;
+        }
+        if !is_surely_binary(passing.path) && !is_binary(&bytes_up_to(passing.file, 0, 8)) {
+            return false;
+        }
+        count += 1;
+        progress(count, &format!("{}: {}", passing.place, passing.path));
+        let one = look(passing.file, passing.path, how);
+        let mut looked = looked.borrow_mut();
+        let is_again = matches!(one.kind, Kind::SharedLibrary | Kind::Program);
+        if all || one.is_gpu() || one.is_damaged() {
+            looked.files.insert(passing.identity, one);
+        } else {
+            looked.plain.insert(passing.identity);
+        }
+        is_again
+    };
+    let image = image::open(sysroot, path, how.deep, &mut show)?;
+    Ok((image, looked.into_inner()))
+}
+
+/// The variables of an image's configuration.
+pub(super) fn variables(image: &Image) -> BTreeMap<String, String> {
+    let config = image.described.config.as_ref();
+    let run = config.and_then(|config| config.config.as_ref());
+    let env = run.and_then(|run| run.env.as_ref());
+    env.into_iter()
+        .flatten()
+        .filter_map(|line| {
+            let (name, value) = line.split_once('=')?;
+            Some((name.to_owned(), value.to_owned()))
+        })
+        .collect()
+}
+
+/// What an image holds.
+pub(super) fn facts(
+    image: &Image,
+    root: &Sysroot,
+    resolver: &Resolver<'_>,
+    files: &[File],
+) -> ImageFacts {
+    let described = &image.described;
+    let config = described.config.as_ref();
+    let os = ["/etc/os-release", "/usr/lib/os-release"]
+        .iter()
+        .find_map(|path| root.text(path).value().map(|text| proc::os_release(text)));
+    let system = os.map(|os| {
+        if os.pretty_name.is_empty() {
+            format!("{} {}", os.id, os.version_id).trim().to_owned()
+        } else {
+            os.pretty_name
+        }
+    });
+    let arch = config
+        .map(|config| config.architecture.as_str())
+        .filter(|architecture| !architecture.is_empty());
+    ImageFacts {
+        form: described.form.clone(),
+        name: described.name.clone(),
+        arch: arch.map(|architecture| oci::arch(architecture).to_owned()),
+        layers: described
+            .layers
+            .iter()
+            .map(|layer| Layer {
+                name: layer.name.clone(),
+                packing: layer.packing.clone(),
+                size_bytes: layer.size,
+                members: layer.members,
+                checked: layer.checked,
+            })
+            .collect(),
+        files: image.tree.files(),
+        environment: config.map(|_| kept_variables(&variables(image))),
+        system: system.filter(|system| !system.is_empty()),
+        glibc: resolver.glibc(),
+        toolkits: toolkits(root),
+        packages: packages(image, root),
+        compat: compat(files),
+        driver_files: driver_files(root),
+    }
+}
+
+fn toolkits(root: &Sysroot) -> Vec<Toolkit> {
+    const BELOW: &str = "/usr/local";
+    let names = root.list(BELOW, |name| name == "cuda" || name.starts_with("cuda-"));
+    let mut found: Vec<Toolkit> = Vec::new();
+    let mut seen = BTreeSet::new();
+    for name in names.items() {
+        let path = join(BELOW, name);
+        let real = root.real_path(&path).value().cloned();
+        if !real.is_some_and(|real| seen.insert(real)) {
+            continue;
+        }
+        let version = ["version.json", "version.txt"].iter().find_map(|file| {
+            let text = root.text_up_to(&join(&path, file), 64 << 10);
+            proc::cuda_toolkit_version(text.value()?)
+        });
+        found.extend(version.map(|version| Toolkit { path, version }));
+    }
+    found
+}
+
+/// Python packages that have to do with the GPU, by the names of their records.
+fn packages(image: &Image, root: &Sysroot) -> Vec<Package> {
+    let mut found = BTreeSet::new();
+    let sites = image
+        .tree
+        .folders_named(&["site-packages", "dist-packages"]);
+    for site in sites.into_iter().take(MAX_SITES) {
+        let names = root.list(&site, |name| name.ends_with(".dist-info"));
+        for name in names.items() {
+            let Some((name, version)) = pydist::from_dist_info_dir(name) else {
+                continue;
+            };
+            let normalised = pydist::normalised(&name);
+            let is_told = normalised.starts_with("nvidia-") || is_known_framework(&normalised);
+            if is_told && found.len() < MAX_PACKAGES {
+                found.insert(Package {
+                    name: normalised,
+                    version,
+                    place: site.clone(),
+                });
+            }
+        }
+    }
+    found.into_iter().collect()
+}
+
+fn compat(files: &[File]) -> Vec<Compat> {
+    let is_libcuda = |file: &&File| {
+        let identity = file.identity.as_ref();
+        identity.is_some_and(|identity| identity.name == "libcuda") && is_compat(&file.path)
+    };
+    files
+        .iter()
+        .filter(is_libcuda)
+        .map(|file| Compat {
+            path: file.path.clone(),
+            version: file.identity.as_ref().and_then(|i| i.version.clone()),
+        })
+        .collect()
+}
+
+/// Whether a library lies in a folder of forward compatibility.
+fn is_compat(path: &str) -> bool {
+    let folder = file_name(parent(path));
+    folder == "compat" || folder.starts_with("compat_")
+}
+
+/// Files of a driver in the folders of the loader: the container toolkit puts the host's there.
+fn driver_files(root: &Sysroot) -> Vec<DriverFile> {
+    let mut found = Vec::new();
+    let mut seen = BTreeSet::new();
+    for dir in [
+        "/usr/lib/x86_64-linux-gnu",
+        "/usr/lib/aarch64-linux-gnu",
+        "/usr/lib64",
+        "/usr/lib",
+        "/lib/x86_64-linux-gnu",
+        "/lib64",
+        "/usr/local/nvidia/lib64",
+        "/usr/local/nvidia/lib",
+    ] {
+        let names = root.list(dir, |name| is_of_driver(name).is_some());
+        for name in names.items() {
+            let path = join(dir, name);
+            let stat = root.lstat(&path);
+            let Some(stat) = stat.value().filter(|s| s.kind == sysroot::Kind::File) else {
+                continue;
+            };
+            let real = root.real_path(&path).value().cloned().unwrap_or_default();
+            if found.len() < MAX_DRIVER_FILES
+                && seen.insert(real.clone())
+                && let Some(version) = is_of_driver(name)
+            {
+                found.push(DriverFile {
+                    path: real,
+                    version,
+                    size_bytes: stat.size_bytes,
+                });
+            }
+        }
+    }
+    found
+}
+
+/// The driver's version in the name of one of its libraries: `libcuda.so.550.163.01`. Other libraries of these names have
+/// lower versions: `libnvidia-container.so.1.17.8`, `libnvidia-egl-wayland.so.1.1.11`.
+fn is_of_driver(name: &str) -> Option<Version> {
+    const FIRST_BRANCH: u32 = 300;
+    let (stem, version) = name.split_once(".so.")?;
+    let is_ours = matches!(stem, "libcuda" | "libnvcuvid" | "libnvoptix")
+        || stem.starts_with("libnvidia-")
+        || stem.starts_with("libcudadebugger");
+    let version = Version::parse(version).filter(|v| v.major() >= FIRST_BRANCH && v.len() >= 2)?;
+    is_ours.then_some(version)
+}
+
+/// Whether a library is one of the driver's, which a container takes from its host.
+pub(super) fn is_brought_by_host(soname: &str) -> bool {
+    [
+        "libcuda.so",
+        "libnvidia-",
+        "libnvcuvid.so",
+        "libnvoptix.so",
+        "libcudadebugger.so",
+        "libGLX_nvidia.so",
+        "libEGL_nvidia.so",
+    ]
+    .iter()
+    .any(|stem| soname.starts_with(stem))
+}
