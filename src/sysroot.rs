@@ -215,6 +215,28 @@ impl Sysroot {
         reading(path, names)
     }
 
+    /// All names in a folder, sorted; those that are no UTF-8 apart.
+    pub fn list_all(&self, path: &str) -> Reading<Names> {
+        let names = self.locate(path, true).and_then(|p| {
+            let mut found = Names::default();
+            for entry in watched(&p, || fs::read_dir(&p))? {
+                let entry = entry?;
+                match entry.file_name().into_string() {
+                    Ok(name) => found.names.push(name),
+                    Err(name) => {
+                        let is_folder = entry.file_type().is_ok_and(|kind| kind.is_dir());
+                        let end = if is_folder { "/" } else { "" };
+                        found.odd.push(format!("{}{end}", name.to_string_lossy()));
+                    }
+                }
+            }
+            found.names.sort_unstable();
+            found.odd.sort_unstable();
+            Ok(found)
+        });
+        reading(path, names)
+    }
+
     /// Opens a regular file for reading by offset.
     pub fn file(&self, path: &str) -> Reading<RegularFile> {
         reading(
@@ -274,6 +296,15 @@ impl Sysroot {
                 Err(e) => String::from_utf8_lossy(e.as_bytes()).into_owned(),
             })
     }
+}
+
+/// The names in a folder.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Names {
+    /// Those that are text.
+    pub names: Vec<String>,
+    /// Those that are not, with signs in place of what is no text, and `/` behind those of folders.
+    pub odd: Vec<String>,
 }
 
 /// Resolves links inside the root; the result is relative to it.

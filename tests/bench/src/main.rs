@@ -8,6 +8,10 @@
 //!     cargo run --release --manifest-path tests/bench/Cargo.toml -- inspect [--runs N] [--bin PROGRAM]...
 //!         [--cuobjdump PROGRAM] [FILE]...
 //!
+//! and what `gpudoctor preflight` costs on a repository of 2,000 artifacts (see `repository`):
+//!
+//!     cargo run --release --manifest-path tests/bench/Cargo.toml -- preflight [--cuobjdump PROGRAM] FILE...
+//!
 //! Prints one line a program and situation: median, least and most of user and system time, the largest resident set, and
 //! the budget. Several programs are run by turns, so that they meet the same weather. It judges nothing: times depend on
 //! the machine and on what else runs there.
@@ -24,6 +28,7 @@ mod environment;
 mod headers;
 mod inspection;
 mod measure;
+mod repository;
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -41,6 +46,7 @@ struct Situation {
 /// What the command line asks for.
 struct Wanted {
     inspect: bool,
+    preflight: bool,
     runs: Option<usize>,
     programs: Vec<PathBuf>,
     parts: PathBuf,
@@ -52,6 +58,8 @@ fn main() -> ExitCode {
     let done = wanted(std::env::args().skip(1)).and_then(|wanted| {
         if wanted.inspect {
             inspection::bench(&wanted)
+        } else if wanted.preflight {
+            repository::bench(&wanted)
         } else {
             bench(&wanted)
         }
@@ -69,6 +77,7 @@ fn wanted(mut arguments: impl Iterator<Item = String>) -> Result<Wanted, String>
     let repository = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
     let mut wanted = Wanted {
         inspect: false,
+        preflight: false,
         runs: None,
         programs: Vec::new(),
         parts: repository.join("target/parts"),
@@ -77,9 +86,12 @@ fn wanted(mut arguments: impl Iterator<Item = String>) -> Result<Wanted, String>
     };
     while let Some(option) = arguments.next() {
         if !option.starts_with('-') {
-            if option == "inspect" && !wanted.inspect {
+            let is_chosen = wanted.inspect || wanted.preflight;
+            if option == "inspect" && !is_chosen {
                 wanted.inspect = true;
-            } else if wanted.inspect {
+            } else if option == "preflight" && !is_chosen {
+                wanted.preflight = true;
+            } else if is_chosen {
                 wanted.files.push(PathBuf::from(option));
             } else {
                 return Err(format!("unknown word `{option}`"));
@@ -96,7 +108,9 @@ fn wanted(mut arguments: impl Iterator<Item = String>) -> Result<Wanted, String>
             }
             "--bin" => wanted.programs.push(PathBuf::from(value)),
             "--parts" => wanted.parts = PathBuf::from(value),
-            "--cuobjdump" if wanted.inspect => wanted.cuobjdump = Some(PathBuf::from(value)),
+            "--cuobjdump" if wanted.inspect || wanted.preflight => {
+                wanted.cuobjdump = Some(PathBuf::from(value))
+            }
             _ => return Err(format!("unknown option `{option}`")),
         }
     }
