@@ -489,6 +489,11 @@ fn begin(args: &PreflightArgs, matrix: &Matrix) -> Result<u8, Error> {
             }
         }
     };
+    let mut target = target;
+    // A machine may have another C library than its distribution came with: what was read of it is what counts.
+    if fleet::check(&target.target, matrix).is_err() {
+        target.target.os = None;
+    }
     let text = init::of_target(&target, &wrote_from, &artifacts);
     // What is written has to be read again.
     config::parse(&text, matrix).map_err(Error::Usage)?;

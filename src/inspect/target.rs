@@ -1,5 +1,6 @@
 //! Against what files are judged: a described machine, or this one.
 
+use super::advice::Advice;
 use crate::facts::Reading;
 use crate::matrix::{Capability, Confidence, Matrix};
 use crate::sysroot::{Sysroot, join};
@@ -38,7 +39,7 @@ pub struct Machine {
     /// It is this machine: what a file needs is looked up here.
     pub here: bool,
     /// What was looked up for it.
-    pub advice: super::advice::Advice,
+    pub advice: Advice,
 }
 
 /// A GPU of it.
@@ -124,7 +125,7 @@ pub fn machine_of_target(target: &Target, matrix: &Matrix) -> Result<Machine, St
             .collect(),
         container: target.container.unwrap_or_default(),
         here: false,
-        advice: Default::default(),
+        advice: Advice::default(),
     })
 }
 

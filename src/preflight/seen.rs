@@ -99,9 +99,10 @@ impl Seen<'_> {
             return;
         }
         let name = path.rsplit('/').next().unwrap_or(&path);
-        let ending = if name.ends_with(".whl") {
+        let has_ending = |ending: &str| name.ends_with(ending);
+        let ending = if has_ending(".whl") {
             ".whl"
-        } else if name.ends_with(".so") {
+        } else if has_ending(".so") {
             ".so"
         } else if name.contains(".so.") && self.is_elf(place) {
             ".so.*"

@@ -89,11 +89,7 @@ pub(super) fn read(path: &str, text: &str) -> Manifest {
                 named.into_iter().find(|name| name.contains('.'))
             })
             .collect();
-        let is_wheel = |file: &&&str| {
-            file.split(['#', '?'])
-                .next()
-                .is_some_and(|f| f.ends_with(".whl"))
-        };
+        let is_wheel = |file: &&&str| platform_tags(file).is_some();
         // A wheel of PyTorch's index may have its tag in its name alone.
         if local.is_none() {
             local = files.iter().filter(is_wheel).find_map(|file| {
