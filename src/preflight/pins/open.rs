@@ -55,14 +55,16 @@ pub(super) fn judge(pin: &Pin, machine: &Machine, matrix: &Matrix) -> Option<Jud
     if allowed.is_empty() {
         return Some(first);
     }
-    let (mut runs, mut is_unknown) = (None, !first.not_told.is_empty() && !first.fails());
+    let (mut runs, mut not_told) = (None, None);
     for version in allowed.iter().rev() {
         let judged = of_version(&pinned(version), machine, matrix)?;
         if judged.is_fine() {
             runs = Some(version);
             break;
         }
-        is_unknown |= !judged.not_told.is_empty() && !judged.fails();
+        if !judged.fails() && not_told.is_none() {
+            not_told = judged.not_told.into_iter().next();
+        }
     }
     if !first.fails() {
         // What it warns of, or could not tell, holds of what is installed.
@@ -75,11 +77,11 @@ pub(super) fn judge(pin: &Pin, machine: &Machine, matrix: &Matrix) -> Option<Jud
             not_told: Vec::new(),
         });
     }
-    if is_unknown {
+    if let Some(not_told) = not_told {
         return Some(Judged {
             found: Vec::new(),
             not_told: vec![format!(
-                "{}: `{asked}` takes {newest} where nothing else bounds it ({why}), and of older releases it cannot be told",
+                "{}: `{asked}` takes {newest}, which does not run ({why}); of older releases: {not_told}",
                 pin.place
             )],
         });
