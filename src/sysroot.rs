@@ -258,6 +258,35 @@ impl Sysroot {
         reading(path, names)
     }
 
+    /// All names in a folder, sorted; those that are no UTF-8 apart.
+    pub fn list_all(&self, path: &str) -> Reading<Names> {
+        // Names in an image are text.
+        if matches!(self.root, Root::Image(_)) {
+            return self.list(path, |_| true).map(|names| Names {
+                names,
+                odd: Vec::new(),
+            });
+        }
+        let names = self.locate(path, true).and_then(|p| {
+            let mut found = Names::default();
+            for entry in watched(&p, || fs::read_dir(&p))? {
+                let entry = entry?;
+                match entry.file_name().into_string() {
+                    Ok(name) => found.names.push(name),
+                    Err(name) => {
+                        let is_folder = entry.file_type().is_ok_and(|kind| kind.is_dir());
+                        let end = if is_folder { "/" } else { "" };
+                        found.odd.push(format!("{}{end}", name.to_string_lossy()));
+                    }
+                }
+            }
+            found.names.sort_unstable();
+            found.odd.sort_unstable();
+            Ok(found)
+        });
+        reading(path, names)
+    }
+
     /// Opens a regular file for reading by offset.
     pub fn file(&self, path: &str) -> Reading<RegularFile> {
         reading(path, self.open(path))
@@ -353,6 +382,15 @@ fn stat_in(tree: &Tree, path: &str, follow: bool) -> io::Result<Stat> {
         rdev: (0, 0),
         identity: (u64::from(node.layer) + 1, node.at),
     })
+}
+
+/// The names in a folder.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Names {
+    /// Those that are text.
+    pub names: Vec<String>,
+    /// Those that are not, with signs in place of what is no text, and `/` behind those of folders.
+    pub odd: Vec<String>,
 }
 
 /// Resolves links inside the root; the result is relative to it.

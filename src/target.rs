@@ -13,7 +13,7 @@ use crate::matrix::{Capability, Target as CodeTarget, cuda_of_torch_tag, torch_t
 use crate::version::Version;
 
 /// The keys, as errors list them.
-const KEYS: &str = "driver, gpu, cuda, torch, cudnn, glibc, os";
+const KEYS: &str = "driver, gpu, cuda, torch, vllm, cudnn, glibc, os, arch, python, container";
 
 /// A described machine; `None` and empty where nothing is said.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -26,12 +26,20 @@ pub struct Target {
     pub cuda: Option<Version>,
     /// The PyTorch that is to run there; it brings its own CUDA runtime.
     pub torch: Option<Torch>,
+    /// The vLLM that is to run there; it brings its own PyTorch.
+    pub vllm: Option<Version>,
     /// The cuDNN that is to run there.
     pub cudnn: Option<Version>,
     /// Its C library.
     pub glibc: Option<Version>,
     /// Its system.
     pub os: Option<Os>,
+    /// Its processor, as the kernel names it.
+    pub arch: Option<String>,
+    /// Its Python, or that of the image: `3.12`.
+    pub python: Option<Version>,
+    /// Programs run in a container there, and the driver is its host's.
+    pub container: Option<bool>,
 }
 
 /// A driver.
@@ -110,6 +118,10 @@ impl FromStr for Target {
                 "cudnn" => target.cudnn.replace(release(value)?).is_some(),
                 "glibc" => target.glibc.replace(glibc(value)?).is_some(),
                 "os" => target.os.replace(os(value)?).is_some(),
+                "vllm" => target.vllm.replace(release(value)?).is_some(),
+                "arch" => target.arch.replace(arch(value)?).is_some(),
+                "python" => target.python.replace(python(value)?).is_some(),
+                "container" => target.container.replace(container(value)?).is_some(),
                 _ => {
                     return Err(format!(
                         "unknown key `{}`: keys are {KEYS}",
@@ -153,7 +165,7 @@ pub fn driver(text: &str) -> Result<Driver, String> {
         .filter(|rest| !rest.contains('.'))
         .unwrap_or(text);
     let version = version(number, "driver version", "535.104.05")?;
-    if version.major() < 100 {
+    if !(100..1000).contains(&version.major()) {
         return Err(format!(
             "`{number}` is no driver version, which begins with a branch of three digits: 535.104.05 is one"
         ));
@@ -231,7 +243,52 @@ pub fn release(text: &str) -> Result<Version, String> {
 /// # Errors
 /// What is wrong with it, in one line.
 pub fn glibc(text: &str) -> Result<Version, String> {
-    version(text, "glibc version", "2.31")
+    let glibc = version(text, "glibc version", "2.31")?;
+    // It is 2.x since 1997, and 2.42 is of 2025.
+    if glibc.major() != 2 || glibc.len() < 2 || glibc.minor() >= 100 {
+        return Err(format!("`{text}` is no glibc version: 2.31 is one"));
+    }
+    Ok(glibc)
+}
+
+/// Reads a processor, by any of its usual names, as the kernel names it.
+///
+/// # Errors
+/// In one line, where it is none that NVIDIA's stack runs on.
+pub fn arch(text: &str) -> Result<String, String> {
+    match text {
+        "x86_64" | "amd64" => Ok("x86_64".to_owned()),
+        "aarch64" | "arm64" | "sbsa" => Ok("aarch64".to_owned()),
+        "ppc64le" => Ok("ppc64le".to_owned()),
+        _ => Err(format!(
+            "`{}` is none of x86_64, aarch64 and ppc64le",
+            text.escape_debug()
+        )),
+    }
+}
+
+/// Reads a Python: `3.12`, `3.12.4`.
+///
+/// # Errors
+/// What is wrong with it, in one line.
+pub fn python(text: &str) -> Result<Version, String> {
+    let python = version(text, "Python version", "3.12")?;
+    if !matches!(python.major(), 2 | 3) || python.len() < 2 || python.minor() >= 100 {
+        return Err(format!("`{text}` is no Python version: 3.12 is one"));
+    }
+    Ok(python)
+}
+
+/// Reads whether programs run in a container: `yes` or `no`.
+///
+/// # Errors
+/// Where it is neither, in one line.
+pub fn container(text: &str) -> Result<bool, String> {
+    match text {
+        "yes" | "true" => Ok(true),
+        "no" | "false" => Ok(false),
+        _ => Err(format!("`{}` is neither yes nor no", text.escape_debug())),
+    }
 }
 
 /// Reads a system: `ubuntu-22.04`, `debian:12`, `windows`, `wsl`.
@@ -358,9 +415,14 @@ impl fmt::Display for Target {
             (!gpus.is_empty()).then(|| format!("gpu={}", gpus.join("+"))),
             self.cuda.as_ref().map(|it| format!("cuda={it}")),
             self.torch.as_ref().map(|it| format!("torch={it}")),
+            self.vllm.as_ref().map(|it| format!("vllm={it}")),
             self.cudnn.as_ref().map(|it| format!("cudnn={it}")),
             self.glibc.as_ref().map(|it| format!("glibc={it}")),
             self.os.as_ref().map(|it| format!("os={it}")),
+            self.arch.as_ref().map(|it| format!("arch={it}")),
+            self.python.as_ref().map(|it| format!("python={it}")),
+            self.container
+                .map(|it| format!("container={}", if it { "yes" } else { "no" })),
         ];
         let parts: Vec<_> = parts.into_iter().flatten().collect();
         f.write_str(&parts.join(","))
@@ -395,6 +457,8 @@ mod tests {
             "os=opensuse-leap-15.5",
             "gpu=P100,torch=2.7.1+cu128,cudnn=9.10.2.21",
             "torch=2.7+cpu",
+            "gpu=T4,vllm=0.10.2",
+            "driver=535,glibc=2.31,arch=aarch64,python=3.12,container=yes",
         ] {
             assert_eq!(text.parse::<Target>().unwrap().to_string(), text);
         }
@@ -428,6 +492,14 @@ mod tests {
             ("cudnn=nine", "no version"),
             ("cudnn=9", "a major version"),
             ("glibc=two", "no glibc version"),
+            ("glibc=9.99", "no glibc version"),
+            ("glibc=2", "no glibc version"),
+            ("driver=5351", "three digits"),
+            ("arch=mips", "none of x86_64"),
+            ("arch=", "none of x86_64"),
+            ("python=3", "no Python version"),
+            ("python=4.1", "no Python version"),
+            ("container=maybe", "neither yes nor no"),
             ("os=a b", "no system"),
             ("gpu=", "a GPU is wanted"),
             ("gpu=A100+", "a GPU is wanted"),
@@ -447,7 +519,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn any_text_is_taken(text in "((driver|gpu|cuda|torch|cudnn|glibc|os)=\\PC{0,8},?){0,4}\\PC{0,8}") {
+        fn any_text_is_taken(text in "((driver|gpu|cuda|torch|vllm|cudnn|glibc|os|arch|python|container)=\\PC{0,8},?){0,4}\\PC{0,8}") {
             if let Ok(target) = text.parse::<Target>() {
                 let again: Target = target.to_string().parse().unwrap();
                 prop_assert_eq!(again.to_string(), target.to_string());

@@ -9,12 +9,13 @@ use super::cudnn::{cudnn_on_gpu, other_cudnn};
 use super::driver::Side;
 use super::gpus::{self, GpuKind, Meant};
 use super::hardware::{gpu_by_driver, is_tegra};
+use super::look_up::not_in_matrix;
 use super::runtime::{runtime_on_driver, runtime_on_glibc};
 use super::torch::{TorchSide, torch_for_gpu};
-use super::{Answer, Cited, Question, WayKind, Word, in_words, ways};
+use super::{Answer, Cited, Question, WayKind, Word, capability, in_words, ways};
 use crate::facts::Layer;
-use crate::matrix::{Confidence, Matrix, MinimumDriver};
-use crate::target::Target;
+use crate::matrix::{Confidence, Machine, Matrix, MinimumDriver, VllmRelease, nearest};
+use crate::target::{Target, Torch, TorchBuild};
 use crate::version::Version;
 
 /// Systems whose driver comes with the board's own release.
@@ -181,8 +182,38 @@ pub fn can(matrix: &Matrix, target: &Target) -> Result<Answer, String> {
     if target.cuda.is_some() && target.torch.is_some() {
         return Err("`cuda` and `torch`: PyTorch brings the CUDA version of its build".to_owned());
     }
-    let torch = target.torch.as_ref();
-    let torch = torch.map(|asked| TorchSide::of(matrix, asked));
+    if target.vllm.is_some() && (target.cuda.is_some() || target.torch.is_some()) {
+        return Err("`vllm` beside `cuda` or `torch`: vLLM pins its own PyTorch".to_owned());
+    }
+    let vllm = match &target.vllm {
+        Some(version) => {
+            let Some(row) = matrix.vllm_release(version) else {
+                let near = nearest(matrix.vllm_releases(), version);
+                let why = not_in_matrix(matrix, &format!("vLLM {version}"), near);
+                return Ok(Answer::new(question(target), Word::Unknown, why));
+            };
+            Some(row)
+        }
+        None => None,
+    };
+    let of_vllm = vllm.map(|row| Torch {
+        version: row.torch.clone(),
+        build: Some(TorchBuild::Cuda(row.cuda.clone())),
+    });
+    let machine = match &target.arch {
+        Some(arch) => Machine::parse(arch).ok_or_else(|| {
+            format!("`arch={arch}`: the matrix knows wheels for x86_64 and aarch64")
+        })?,
+        None => Machine::X86_64,
+    };
+    let torch = target.torch.as_ref().or(of_vllm.as_ref());
+    let torch = torch.map(|asked| {
+        let mut side = TorchSide::of(matrix, asked, machine);
+        if let Some(row) = vllm {
+            side.shown = format!("vLLM {} with {}", row.version, side.shown);
+        }
+        side
+    });
     let of_torch = torch.as_ref().and_then(|torch| torch.cuda.as_ref());
     let gpus: Vec<Meant> = target
         .gpus
@@ -229,6 +260,9 @@ pub fn can(matrix: &Matrix, target: &Target) -> Result<Answer, String> {
             }
             (_, None) => {}
         }
+        if let Some(row) = vllm {
+            checks.push(each_kind(meant, |kind| vllm_on_gpu(row, kind)));
+        }
         if let Some(cudnn) = case.cudnn {
             checks.push(each_kind(meant, |kind| cudnn_on_gpu(&case, cudnn, kind)));
         }
@@ -253,21 +287,59 @@ pub fn can(matrix: &Matrix, target: &Target) -> Result<Answer, String> {
     Ok(answer(&case, &checks, target))
 }
 
-fn answer(case: &Case<'_>, checks: &[Check], target: &Target) -> Answer {
-    let of = |word: Word| checks.iter().find(|check| check.word == word);
-    let decisive = of(Word::No).or_else(|| of(Word::Unknown));
-    let question = Question::Can {
+/// vLLM and GPU: the compute capability that its documentation asks for.
+fn vllm_on_gpu(row: &VllmRelease, kind: &GpuKind) -> Check {
+    let layer = Layer::Framework;
+    let (Some(least), Some(has)) = (row.capability_min, kind.capability) else {
+        return Check::yes(layer, Vec::new());
+    };
+    let cited = Cited::row(
+        format!(
+            "vLLM {} asks for compute capability {} or newer",
+            row.version,
+            capability(least)
+        ),
+        "vllm_release",
+        &row.version,
+        &row.source,
+        row.confidence,
+    );
+    if has >= least {
+        return Check::yes(layer, vec![cited]);
+    }
+    Check::not(
+        Word::No,
+        layer,
+        format!(
+            "vLLM {} asks for compute capability {}, and {} has {}",
+            row.version,
+            capability(least),
+            kind.name,
+            capability(has)
+        ),
+        vec![cited],
+    )
+}
+
+fn question(target: &Target) -> Question {
+    Question::Can {
         driver: target.driver.clone(),
         cuda: target.cuda.clone(),
         torch: target.torch.clone(),
+        vllm: target.vllm.clone(),
         cudnn: target.cudnn.clone(),
         gpus: target.gpus.clone(),
         glibc: target.glibc.clone(),
         os: target.os.clone(),
-    };
+    }
+}
+
+fn answer(case: &Case<'_>, checks: &[Check], target: &Target) -> Answer {
+    let of = |word: Word| checks.iter().find(|check| check.word == word);
+    let decisive = of(Word::No).or_else(|| of(Word::Unknown));
     let mut answer = match decisive {
-        Some(check) => Answer::new(question, check.word, check.headline.clone()),
-        None => Answer::new(question, Word::Yes, runs(case, checks)),
+        Some(check) => Answer::new(question(target), check.word, check.headline.clone()),
+        None => Answer::new(question(target), Word::Yes, runs(case, checks)),
     };
     if let Some(check) = decisive {
         to_change(case, check, &mut answer);

@@ -98,6 +98,9 @@ pub enum Question {
         cuda: Option<Version>,
         /// PyTorch.
         torch: Option<target::Torch>,
+        /// vLLM.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        vllm: Option<Version>,
         /// cuDNN.
         cudnn: Option<Version>,
         /// The GPUs.

@@ -21,6 +21,8 @@ pub(super) struct TorchSide<'m> {
     pub(super) cuda: Option<Version>,
     /// The row of its device code.
     pub(super) archs: Option<&'m TorchArchs>,
+    /// Of which wheels the code is meant.
+    pub(super) machine: Machine,
     /// What that rests on.
     pub(super) cited: Vec<Cited>,
     /// Why it cannot be judged, or cannot run.
@@ -28,7 +30,7 @@ pub(super) struct TorchSide<'m> {
 }
 
 impl<'m> TorchSide<'m> {
-    pub(super) fn of(matrix: &'m Matrix, asked: &Torch) -> Self {
+    pub(super) fn of(matrix: &'m Matrix, asked: &Torch, machine: Machine) -> Self {
         let release = matrix.torch_release(&asked.version);
         let version = release.map_or_else(|| asked.version.clone(), |row| row.version.clone());
         let mut side = Self {
@@ -36,6 +38,7 @@ impl<'m> TorchSide<'m> {
             version,
             cuda: None,
             archs: None,
+            machine,
             cited: Vec::new(),
             problem: None,
         };
@@ -81,7 +84,7 @@ impl<'m> TorchSide<'m> {
 
     /// Whether its code runs on a GPU of this capability.
     pub(super) fn serves(&self, matrix: &Matrix, gpu: Capability, level: Option<u32>) -> CodeFit {
-        let code = self.archs.and_then(|row| row.code(Machine::X86_64));
+        let code = self.archs.and_then(|row| row.code(self.machine));
         match (code, &self.cuda) {
             (Some(code), Some(cuda)) => matrix.code_fit(code, gpu, cuda, level),
             _ => CodeFit::Unknown("the matrix has no list of the code in this build".to_owned()),
@@ -224,7 +227,7 @@ pub(super) fn other_torch(
         gpus: &gpus,
         level,
         python: None,
-        machine: Machine::X86_64,
+        machine: torch.machine,
     };
     let Some(build) = case.matrix.torch_build_for(&wanted) else {
         let why = format!("the matrix knows none that runs on {on}");

@@ -119,6 +119,7 @@ Examples:
   gpudoctor matrix can --cuda 13.0 --gpu V100
   gpudoctor matrix can --cuda 12.9 --target driver=535,gpu=A100+L40S,glibc=2.31
   gpudoctor matrix can --torch 2.7+cu128 --driver 535.104 --gpu P100
+  gpudoctor matrix can --vllm 0.10.2 --gpu P100
   gpudoctor matrix can --cudnn 9.11 --gpu V100
 
 Exit status: 0 yes, 1 no, or the matrix cannot tell, 2 the call was wrong")]
@@ -240,6 +241,9 @@ pub struct CanArgs {
     /// PyTorch: 2.7.1 as on PyPI, or a build of it, 2.7.1+cu128
     #[arg(long, value_name = "VERSION", value_parser = target::torch, conflicts_with = "cuda")]
     pub torch: Option<target::Torch>,
+    /// vLLM: 0.10.2
+    #[arg(long, value_name = "VERSION", value_parser = target::release, conflicts_with_all = ["cuda", "torch"])]
+    pub vllm: Option<Version>,
     /// cuDNN: 9.10.2
     #[arg(long, value_name = "VERSION", value_parser = target::release)]
     pub cudnn: Option<Version>,
@@ -249,7 +253,8 @@ pub struct CanArgs {
     /// The system: ubuntu-22.04; with `windows` or `wsl` the driver is a Windows one
     #[arg(long, value_name = "OS", value_parser = target::os)]
     pub os: Option<target::Os>,
-    /// All in one word, such as driver=535.104.05,gpu=A100+L40S,cuda=12.4; also torch=, cudnn=, glibc= and os=
+    /// All in one word, such as driver=535.104.05,gpu=A100+L40S,cuda=12.4; also torch=, vllm=, cudnn=, glibc=, os= and
+    /// arch=
     #[arg(long, value_name = "TARGET")]
     pub target: Option<Target>,
     /// How it is answered.

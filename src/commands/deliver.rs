@@ -26,8 +26,23 @@ pub(super) struct Renderers<'a> {
     pub(super) results: &'a dyn Fn() -> Results<'a>,
 }
 
+/// Refuses two reports in one file, of which the second would be all that is left.
+pub(super) fn check(args: &ReportArgs) -> Result<(), Error> {
+    for (index, output) in args.output.iter().enumerate() {
+        let mut before = args.output.iter().take(index);
+        if before.any(|other| other.file == output.file) {
+            return Err(Error::Usage(format!(
+                "--output: two reports go to {}: give each a file of its own",
+                output.file.display()
+            )));
+        }
+    }
+    Ok(())
+}
+
 /// Writes to standard output first: what was found is not lost where a file cannot be written.
 pub(super) fn deliver(args: &ReportArgs, renderers: &Renderers<'_>) -> Result<(), Error> {
+    check(args)?;
     let format = args.format.unwrap_or_else(default_format);
     print(&render(format, false, args, renderers)?)?;
     for output in &args.output {

@@ -124,6 +124,11 @@ fn target(args: &CanArgs) -> Result<Target, Error> {
     {
         return twice("torch");
     }
+    if let Some(vllm) = &args.vllm
+        && target.vllm.replace(vllm.clone()).is_some()
+    {
+        return twice("vllm");
+    }
     if let Some(cudnn) = &args.cudnn
         && target.cudnn.replace(cudnn.clone()).is_some()
     {

@@ -15,10 +15,10 @@ use crate::inspect::gather::{Request, gather};
 use crate::inspect::{Inspection, Kind};
 use crate::matrix::Matrix;
 use crate::preflight::config::{self, Config};
-use crate::preflight::fleet::{self, Extra, Target};
+use crate::preflight::fleet::{self, Target};
 use crate::preflight::manifest::{self, Manifest};
 use crate::preflight::walk::{Found, Globs};
-use crate::preflight::{Build, Ignore, Preflight, Question, Read, init, judge};
+use crate::preflight::{Build, Ignore, Preflight, Question, Read, init, judge, seen};
 use crate::read::fatbin::Look;
 use crate::report::ci::{self, Results};
 use crate::report::{json, preflight as report};
@@ -37,6 +37,7 @@ pub(super) fn run(args: &PreflightArgs) -> Result<u8, Error> {
     if args.init {
         return begin(args, &matrix);
     }
+    super::deliver::check(&args.report)?;
     let (config, folder) = fleet_file(&args.fleet, &matrix)?;
     let targets = targets(&args.fleet, &config, &matrix)?;
     let sysroot = Sysroot::live();
@@ -176,7 +177,8 @@ pub(super) fn fleet_file(args: &FleetArgs, matrix: &Matrix) -> Result<(Config, S
             return Err(Error::file("read", &path, reason));
         }
     };
-    let config = config::parse(text, matrix).map_err(|e| Error::file("use", &path, e))?;
+    let mut config = config::parse(text, matrix).map_err(|e| Error::file("use", &path, e))?;
+    config.is_there = true;
     let folder = match shown.rsplit_once('/') {
         None => ".",
         Some(("", _)) => "/",
@@ -230,18 +232,14 @@ pub(super) fn targets(
     }
     for (index, named) in args.target.iter().enumerate() {
         let described = &named.target;
-        if described.os.as_ref().is_some_and(|os| os.id == "windows") {
-            return Err(Error::Usage(
-                "--target: files for Linux are judged, and Windows runs none; `os=wsl` does"
-                    .to_owned(),
-            ));
-        }
+        fleet::check(described, matrix)
+            .map_err(|(key, why)| Error::Usage(format!("--target: {key}: {why}")))?;
         let name = match (&named.name, args.target.len()) {
             (Some(name), _) => name.clone(),
             (None, 1) => "target".to_owned(),
             (None, _) => format!("target-{}", index + 1),
         };
-        let target = fleet::described(&name, described, Extra::default(), matrix)
+        let target = fleet::described(&name, described, Vec::new(), matrix)
             .map_err(|e| Error::Usage(format!("--target: {e}")))?;
         targets.push(target);
     }
@@ -265,10 +263,13 @@ pub(super) fn targets(
         targets.clone_from(&config.targets);
     }
     if targets.is_empty() {
-        return Err(Error::Usage(
+        // That there is a file is no help where it names none.
+        let what = if config.is_there {
+            "gpudoctor.toml has no target: add `[target.prod]` with driver and gpus to it, or give --target driver=535,gpu=A100"
+        } else {
             "no machine to hold it against: --target driver=535,gpu=A100, --target-from FILE, or a gpudoctor.toml (`gpudoctor preflight --init` writes one)"
-                .to_owned(),
-        ));
+        };
+        return Err(Error::Usage(what.to_owned()));
     }
     Ok(targets)
 }
@@ -290,7 +291,7 @@ fn place(folder: &str, path: &str) -> String {
 
 /// Reads one artifact; `None` where a glob met a file that device code cannot be in.
 fn read(sysroot: &Sysroot, place: &str, path: &str, is_named: bool) -> Result<Option<Read>, Error> {
-    if manifest::is_manifest(place) {
+    if manifest::is_manifest(place) || is_list_of_requirements(sysroot, place) {
         return Ok(Some(read_manifest(sysroot, place, path)?));
     }
     let mut found = Inspection::default();
@@ -354,34 +355,50 @@ fn read(sysroot: &Sysroot, place: &str, path: &str, is_named: bool) -> Result<Op
     }))
 }
 
+/// A list of requirements under a name of its own: `deps.txt`, `gpu.in`.
+fn is_list_of_requirements(sysroot: &Sysroot, place: &str) -> bool {
+    let is_text = [".txt", ".in"].iter().any(|ending| place.ends_with(ending));
+    is_text && text_of(sysroot, place).is_ok_and(|text| manifest::looks_like_requirements(&text))
+}
+
+/// The text of a requirement or lock file.
+fn text_of(sysroot: &Sysroot, place: &str) -> Result<String, String> {
+    match sysroot.bytes(place, MAX_MANIFEST) {
+        crate::facts::Reading::Present { value, .. } => manifest::decoded(&value),
+        crate::facts::Reading::Absent { .. } => Err("no such file".to_owned()),
+        crate::facts::Reading::Unreadable { reason } => {
+            Err(reason.rsplit(": ").next().unwrap_or(&reason).to_owned())
+        }
+    }
+}
+
 /// A requirement or lock file with those that it names.
 fn read_manifest(sysroot: &Sysroot, place: &str, path: &str) -> Result<Read, Error> {
-    let text = |place: &str| match sysroot.text_up_to(place, MAX_MANIFEST) {
-        crate::facts::Reading::Present { value, .. } => Ok(value),
-        crate::facts::Reading::Absent { .. } => Err("no such file".to_owned()),
-        crate::facts::Reading::Unreadable { reason } => Err(reason),
+    let first =
+        text_of(sysroot, place).map_err(|reason| Error::file("read", Path::new(place), reason))?;
+    let read = |path: &str, text: &str| {
+        // Whatever the name of what they name is, pip reads it as requirements.
+        manifest::read(path, text).unwrap_or_else(|| manifest::read_requirements(path, text))
     };
-    let first = text(place).map_err(|e| {
-        let reason = e.rsplit(": ").next().unwrap_or(&e).to_owned();
-        Error::file("read", Path::new(place), reason)
-    })?;
-    let mut whole = manifest::read(path, &first).unwrap_or_default();
+    let mut whole = read(path, &first);
     let mut constraints = Vec::new();
-    let mut waiting = within(place, path, &whole);
+    let mut waiting = within(place, path, &mut whole);
     let mut seen = vec![place.to_owned()];
     while let Some((place, path, is_constraint)) = waiting.pop() {
-        if seen.contains(&place) || seen.len() > MAX_INCLUDES {
+        if seen.contains(&place) {
             continue;
         }
+        if seen.len() > MAX_INCLUDES {
+            whole.problems.push(format!(
+                "{path}: not read, since more than {MAX_INCLUDES} files name each other"
+            ));
+            break;
+        }
         seen.push(place.clone());
-        match text(&place) {
+        match text_of(sysroot, &place) {
             Ok(text) => {
-                // Whatever its name is, pip reads it as requirements.
-                let as_pip = format!("{path}-requirements.txt");
-                let read = manifest::read(&path, &text)
-                    .or_else(|| manifest::read(&as_pip, &text))
-                    .unwrap_or_default();
-                waiting.extend(within(&place, &path, &read));
+                let mut read = read(&path, &text);
+                waiting.extend(within(&place, &path, &mut read));
                 whole.problems.extend(read.problems);
                 if is_constraint {
                     constraints.extend(read.pins);
@@ -392,13 +409,7 @@ fn read_manifest(sysroot: &Sysroot, place: &str, path: &str) -> Result<Read, Err
             Err(e) => whole.problems.push(format!("{path}: {e}")),
         }
     }
-    // A constraint says which version, where something else asks for the package.
-    for pin in whole.pins.iter_mut().filter(|pin| pin.version.is_none()) {
-        if let Some(found) = constraints.iter().find(|other| other.name == pin.name) {
-            pin.version.clone_from(&found.version);
-            pin.local.clone_from(&found.local);
-        }
-    }
+    manifest::constrain(&mut whole.pins, &constraints);
     Ok(Read {
         path: path.to_owned(),
         kind: whole.kind.to_owned(),
@@ -408,17 +419,21 @@ fn read_manifest(sysroot: &Sysroot, place: &str, path: &str) -> Result<Read, Err
     })
 }
 
-/// The files that a requirement file names, as they are reached and as they are shown.
-fn within(place: &str, path: &str, read: &Manifest) -> Vec<(String, String, bool)> {
+/// The files that a requirement file names, as they are reached and as they are shown. What lies elsewhere is not fetched, and
+/// is told.
+fn within(place: &str, path: &str, read: &mut Manifest) -> Vec<(String, String, bool)> {
     let beside = |of: &str, name: &str| match of.rsplit_once('/') {
         Some((folder, _)) if !name.starts_with('/') => crate::sysroot::join(folder, name),
         _ => name.to_owned(),
     };
-    let includes = read
-        .includes
+    let (there, here): (Vec<_>, Vec<_>) = std::mem::take(&mut read.includes)
+        .into_iter()
+        .partition(|(name, _)| name.contains("://"));
+    let problems = there
         .iter()
-        .filter(|(name, _)| !name.contains("://"));
-    includes
+        .map(|(name, _)| format!("{path}: what {name} asks for is not fetched, and so not judged"));
+    read.problems.extend(problems);
+    here.iter()
         .map(|(name, is_constraint)| (beside(place, name), beside(path, name), *is_constraint))
         .collect()
 }
@@ -456,8 +471,12 @@ fn begin(args: &PreflightArgs, matrix: &Matrix) -> Result<u8, Error> {
     let artifacts = artifacts_here(&path);
     let mut wrote_from = "flags".to_owned();
     let target = match (own, &args.from) {
-        (Some(named), _) => fleet::described(name, &named.target, Extra::default(), matrix)
-            .map_err(|e| Error::Usage(format!("--target: {e}")))?,
+        (Some(named), _) => {
+            fleet::check(&named.target, matrix)
+                .map_err(|(key, why)| Error::Usage(format!("--target: {key}: {why}")))?;
+            fleet::described(name, &named.target, Vec::new(), matrix)
+                .map_err(|e| Error::Usage(format!("--target: {e}")))?
+        }
         (None, Some(from)) => {
             wrote_from = match file_name(&path_text(from)) {
                 "-" => "a snapshot".to_owned(),
@@ -488,6 +507,11 @@ fn begin(args: &PreflightArgs, matrix: &Matrix) -> Result<u8, Error> {
             }
         }
     };
+    let mut target = target;
+    // A machine may have another C library than its distribution came with: what was read of it is what counts.
+    if fleet::check(&target.target, matrix).is_err() {
+        target.target.os = None;
+    }
     let text = init::of_target(&target, &wrote_from, &artifacts);
     // What is written has to be read again.
     config::parse(&text, matrix).map_err(Error::Usage)?;
@@ -502,23 +526,5 @@ fn artifacts_here(path: &Path) -> Vec<String> {
         .parent()
         .map(path_text)
         .filter(|folder| !folder.is_empty());
-    let folder = folder.unwrap_or_else(|| ".".to_owned());
-    let names = Sysroot::live().list(&folder, |_| true);
-    let names = names.items();
-    let mut globs = Vec::new();
-    for (name, wanted) in [
-        ("build", &["build/**/*.so", "build/**/*.so.*"][..]),
-        ("dist", &["dist/*.whl"]),
-    ] {
-        if names.iter().any(|other| other == name) {
-            globs.extend(wanted.iter().map(|glob| (*glob).to_owned()));
-        }
-    }
-    globs.extend(
-        names
-            .iter()
-            .filter(|name| manifest::is_manifest(name))
-            .cloned(),
-    );
-    globs
+    seen::globs(&Sysroot::live(), folder.as_deref().unwrap_or("."))
 }

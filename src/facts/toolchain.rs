@@ -19,6 +19,9 @@ pub struct ToolchainFacts {
     pub compilers: Reading<Vec<Compiler>>,
     /// Architectures that builds here are told to write code for. Not looked for where no toolkit was found or named.
     pub requests: Reading<Vec<ArchitectureRequest>>,
+    /// Files that would say more of them and could not be read whole, with the reason.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub requests_unread: Vec<String>,
     /// What shows that CUDA code is compiled here. Not looked for where no toolkit was found or named.
     pub signs: Reading<Vec<BuildSign>>,
 }

@@ -3,6 +3,7 @@
 //! `look` reads one file, `gather` finds the files (folders, wheels, environments), `judge` holds them against a target.
 //! Nothing is executed or loaded, and links under another root never lead out of it.
 
+mod advice;
 pub mod gather;
 mod image;
 mod judge;
@@ -12,13 +13,14 @@ mod target;
 use std::collections::{BTreeMap, BTreeSet};
 
 pub use image::{Compat, DriverFile, ImageFacts, Layer, Looked, Package, Toolkit};
+pub use judge::glibc_not_known;
 pub use judge::{
     Brought, by_minor_version, judge, merged, of_file, of_image, of_machine, spare_variants, unmet,
 };
 pub use look::look;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-pub use target::{Machine, MachineGpu, machine_of_host, machine_of_target};
+pub use target::{Machine, MachineGpu, has_musl, machine_of_host, machine_of_target};
 
 use crate::diagnosis::Verdict;
 use crate::finding::Finding;

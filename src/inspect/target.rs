@@ -1,5 +1,6 @@
 //! Against what files are judged: a described machine, or this one.
 
+use super::advice::Advice;
 use crate::facts::Reading;
 use crate::matrix::{Capability, Confidence, Matrix};
 use crate::sysroot::{Sysroot, join};
@@ -19,10 +20,16 @@ pub struct Machine {
     pub gpus: Vec<MachineGpu>,
     /// Its C library.
     pub glibc: Option<Version>,
+    /// Its C library is musl.
+    pub musl: bool,
+    /// The system that was said, where no table says which glibc it has.
+    pub glibc_of: Option<String>,
     /// The newest symbol version of its libstdc++, and how far that can be trusted.
     pub glibcxx: Option<(Version, Confidence)>,
     /// Its processor: `x86_64`, `aarch64`.
     pub arch: Option<String>,
+    /// Its Python.
+    pub python: Option<Version>,
     /// The CUDA that is installed there.
     pub cuda: Option<Version>,
     /// Sonames of what else is there.
@@ -31,6 +38,8 @@ pub struct Machine {
     pub container: bool,
     /// It is this machine: what a file needs is looked up here.
     pub here: bool,
+    /// What was looked up for it.
+    pub advice: Advice,
 }
 
 /// A GPU of it.
@@ -42,6 +51,14 @@ pub struct MachineGpu {
     pub asked: Gpu,
     /// Its compute capability.
     pub capability: Capability,
+}
+
+/// Distributions whose C library is musl.
+const WITH_MUSL: &[&str] = &["alpine", "chimera", "postmarketos"];
+
+/// Whether a system of this `ID` has musl in place of glibc.
+pub fn has_musl(id: &str) -> bool {
+    WITH_MUSL.contains(&id)
 }
 
 /// The machine that a target describes.
@@ -80,6 +97,10 @@ pub fn machine_of_target(target: &Target, matrix: &Matrix) -> Result<Machine, St
         .as_ref()
         .and_then(|os| matrix.distro_libc(&os.id, os.version.as_ref()?));
     let cudnn = target.cudnn.as_ref();
+    let musl = target.os.as_ref().is_some_and(|os| has_musl(&os.id));
+    let is_open = target.glibc.is_none() && libc.is_none() && !musl;
+    // WSL runs some distribution, and says nothing of which.
+    let os = target.os.as_ref().filter(|os| !os.has_windows_driver());
     Ok(Machine {
         name: target.to_string(),
         driver: match &target.driver {
@@ -89,18 +110,22 @@ pub fn machine_of_target(target: &Target, matrix: &Matrix) -> Result<Machine, St
         no_driver: target.driver == Some(Driver::None),
         gpus,
         glibc: target.glibc.clone().or_else(|| Some(libc?.glibc.clone())),
+        musl,
+        glibc_of: os.filter(|_| is_open).map(ToString::to_string),
         glibcxx: libc.and_then(|row| {
             let confidence = row.glibcxx_confidence.unwrap_or(row.confidence);
             Some((row.glibcxx.clone()?, confidence))
         }),
-        arch: None,
+        arch: target.arch.clone(),
+        python: target.python.clone(),
         cuda: target.cuda.clone(),
         provides: cudnn
             .map(|cudnn| format!("libcudnn.so.{}", cudnn.major()))
             .into_iter()
             .collect(),
-        container: false,
+        container: target.container.unwrap_or_default(),
         here: false,
+        advice: Advice::default(),
     })
 }
 

@@ -178,6 +178,9 @@ pub struct VllmRelease {
     pub torch: Version,
     /// The CUDA version of that torch on `PyPI`, and its own.
     pub cuda: Version,
+    /// The least compute capability that its documentation names.
+    #[serde(with = "optional_capability", default)]
+    pub capability_min: Option<Capability>,
     /// The Python versions that it asks for.
     pub requires_python: Bounds,
     /// Who says so.

@@ -48,7 +48,7 @@ pub use rows::{Capability, Confidence, Note};
 pub use targets::{BinaryRule, CodeFit, CodeTargets, CompatBorder, Fit, Scope, Target};
 pub use toolchain::{Glibc, HostCompiler, PtxasTargets, SharedMath};
 pub use torch::{Machine, TorchBuild, TorchWanted, cuda_of_torch_tag, torch_tag};
-pub use wheels::{CpuSetting, LibrariesExtra, Opens, Wheel};
+pub use wheels::{CpuSetting, LibrariesExtra, Opens, Wheel, WheelFor, WheelPlatform};
 
 /// The bundled files: name and text. A table lies in one of them.
 const FILES: [(&str, &str); 8] = [
@@ -234,6 +234,8 @@ tables! {
     ngc_images: FRAMEWORKS, "ngc_image", NgcImage;
     /// Extras that bring the libraries of a framework, by name.
     libraries_extras: FRAMEWORKS, "libraries_extra", LibrariesExtra;
+    /// Platform tags of wheels, by package, machine and release.
+    wheel_platforms: FRAMEWORKS, "wheel_platform", WheelPlatform;
     /// Libraries that frameworks open by name.
     opened: FRAMEWORKS, "opens", Opens;
     /// Variables that take a framework off the GPU.

@@ -129,7 +129,58 @@ impl CpuSetting {
     }
 }
 
+/// The platform tag of the wheels of a package, from a release on.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct WheelPlatform {
+    /// The package, as indexes compare names: `onnxruntime-gpu`.
+    pub package: String,
+    /// The machine: `x86_64`.
+    pub machine: String,
+    /// The first release of the row; it holds up to the next row of the package and machine.
+    pub first: Version,
+    /// The least glibc with which an installer takes them.
+    pub glibc: Version,
+    /// Who says so.
+    pub source: String,
+    /// How far to trust it.
+    pub confidence: Confidence,
+}
+row!(WheelPlatform, |row| format!(
+    "{} {} for {}",
+    row.package, row.first, row.machine
+));
+
+/// Whether there is a wheel of a release for a machine.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum WheelFor<'m> {
+    /// There is, with this tag.
+    Wheel(&'m WheelPlatform),
+    /// There is none: the wheels for that machine begin later, or there never were any.
+    None,
+    /// No table says.
+    Unknown,
+}
+
 impl Matrix {
+    /// The wheel of a release for a machine.
+    pub fn wheel_for(&self, package: &str, version: &Version, machine: &str) -> WheelFor<'_> {
+        let rows = || {
+            let rows = self.wheel_platforms().iter();
+            rows.filter(|row| row.package == package)
+        };
+        let of_machine = || rows().filter(|row| row.machine == machine);
+        let found = of_machine()
+            .filter(|row| row.first <= *version)
+            .max_by_key(|row| &row.first);
+        match found {
+            Some(row) => WheelFor::Wheel(row),
+            // Of a release that is older than all rows nothing is known.
+            None if rows().any(|row| row.first <= *version) => WheelFor::None,
+            None => WheelFor::Unknown,
+        }
+    }
+
     /// The packages that bring a library of this soname, for each major version of CUDA.
     pub fn wheels_with(&self, soname: &str) -> impl Iterator<Item = &Wheel> {
         self.wheels()

@@ -5,7 +5,8 @@
 
 use std::collections::BTreeMap;
 
-use serde::Deserialize;
+use serde::de::Error as _;
+use serde::{Deserialize, Deserializer};
 use toml::Spanned;
 
 use super::Ignore;
@@ -21,6 +22,8 @@ pub const FILE: &str = "gpudoctor.toml";
 /// What the file says.
 #[derive(Clone, Debug, Default)]
 pub struct Config {
+    /// It was read from a file; else there is none.
+    pub is_there: bool,
     /// The machines, by name.
     pub targets: Vec<Target>,
     /// Globs of the artifacts, seen from the file's folder; `!` before one takes away.
@@ -50,17 +53,42 @@ struct TargetTable {
     glibc: Option<Spanned<Word>>,
     os: Option<Spanned<Word>>,
     arch: Option<Spanned<Word>>,
+    python: Option<Spanned<Word>>,
     container: Option<bool>,
     #[serde(default)]
-    provides: Vec<String>,
+    provides: Vec<Spanned<String>>,
 }
 
 /// A text, or a number that somebody wrote without quotes. A number is taken as it is written where that is what is meant.
-#[derive(Debug, Deserialize)]
-#[serde(untagged)]
+#[derive(Debug)]
 enum Word {
     Text(String),
-    Number(#[expect(dead_code, reason = "only that it is one: its text is taken")] f64),
+    Number,
+}
+
+impl<'de> Deserialize<'de> for Word {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        match toml::Value::deserialize(deserializer)? {
+            toml::Value::String(text) => Ok(Self::Text(text)),
+            toml::Value::Integer(_) | toml::Value::Float(_) => Ok(Self::Number),
+            other => Err(D::Error::custom(format!(
+                "{} is no text: \"535\" is one",
+                in_words(&other)
+            ))),
+        }
+    }
+}
+
+/// What kind of value it is.
+fn in_words(value: &toml::Value) -> &'static str {
+    match value {
+        toml::Value::String(_) => "a text",
+        toml::Value::Integer(_) | toml::Value::Float(_) => "a number",
+        toml::Value::Boolean(_) => "true or false",
+        toml::Value::Datetime(_) => "a date",
+        toml::Value::Array(_) => "a list",
+        toml::Value::Table(_) => "a table",
+    }
 }
 
 #[derive(Default, Deserialize)]
@@ -82,11 +110,19 @@ struct IgnoreTable {
 }
 
 /// A date of TOML, or a text that is one.
-#[derive(Deserialize)]
-#[serde(untagged)]
-enum Day {
-    Date(toml::value::Datetime),
-    Text(String),
+struct Day(String);
+
+impl<'de> Deserialize<'de> for Day {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        match toml::Value::deserialize(deserializer)? {
+            toml::Value::String(text) => Ok(Self(text)),
+            toml::Value::Datetime(date) => Ok(Self(date.to_string())),
+            other => Err(D::Error::custom(format!(
+                "{} is no day: 2026-03-31 is one",
+                in_words(&other)
+            ))),
+        }
+    }
 }
 
 /// Reads the file.
@@ -97,7 +133,7 @@ pub fn parse(text: &str, matrix: &Matrix) -> Result<Config, String> {
     let lines = Lines(text);
     let file: File = toml::from_str(text).map_err(|e| {
         let at = e.span().map_or(0, |span| span.start);
-        lines.wrong(at, one_line(e.message()))
+        lines.wrong(at, plain(&one_line(e.message())))
     })?;
     let mut config = Config::default();
     for (name, table) in &file.target {
@@ -165,6 +201,12 @@ fn target(
             .map_err(|e| lines.wrong(gpu.span().start, format!("gpus: {e}")))?;
         gpus.push(read);
     }
+    if let Some(gpus) = &table.gpus
+        && gpus.is_empty()
+    {
+        let what = "gpus: there is none in the list; without the key no GPU is judged";
+        return Err(lines.wrong(lines.line_of(place, "gpus"), what));
+    }
     let described = target::Target {
         driver: lines.maybe("driver", table.driver.as_ref(), target::driver)?,
         gpus,
@@ -172,14 +214,10 @@ fn target(
         cudnn: lines.maybe("cudnn", table.cudnn.as_ref(), target::release)?,
         glibc: lines.maybe("glibc", table.glibc.as_ref(), target::glibc)?,
         os: lines.maybe("os", table.os.as_ref(), target::os)?,
-        torch: None,
-    };
-    let arch = match &table.arch {
-        Some(word) => Some(
-            fleet::arch(&lines.word(word))
-                .map_err(|e| lines.wrong(word.span().start, format!("arch: {e}")))?,
-        ),
-        None => None,
+        arch: lines.maybe("arch", table.arch.as_ref(), target::arch)?,
+        python: lines.maybe("python", table.python.as_ref(), target::python)?,
+        container: table.container,
+        ..target::Target::default()
     };
     if described == target::Target::default() {
         return Err(lines.wrong(
@@ -190,20 +228,31 @@ fn target(
             ),
         ));
     }
-    if let Some(os) = &table.os
-        && described.os.as_ref().is_some_and(|os| os.id == "windows")
-    {
-        return Err(lines.wrong(
-            os.span().start,
-            "os: files for Linux are judged, and Windows runs none; `wsl` does",
-        ));
+    let mut provides = Vec::new();
+    for soname in &table.provides {
+        let text = soname.get_ref();
+        if !text.contains(".so") || text.contains(char::is_whitespace) || text.contains('/') {
+            return Err(lines.wrong(
+                soname.span().start,
+                format!(
+                    "provides: `{}` is no name of a library: libnccl.so.2 is one",
+                    text.escape_debug()
+                ),
+            ));
+        }
+        provides.push(text.clone());
     }
-    let extra = fleet::Extra {
-        arch,
-        container: table.container.unwrap_or_default(),
-        provides: table.provides.clone(),
-    };
-    fleet::described(name.get_ref(), &described, extra, matrix).map_err(|e| lines.wrong(place, e))
+    fleet::check(&described, matrix).map_err(|(key, why)| {
+        let word = match key {
+            "cuda" => table.cuda.as_ref(),
+            "glibc" => table.glibc.as_ref(),
+            _ => table.os.as_ref(),
+        };
+        let at = word.map_or(place, |word| word.span().start);
+        lines.wrong(at, format!("{key}: {why}"))
+    })?;
+    fleet::described(name.get_ref(), &described, provides, matrix)
+        .map_err(|e| lines.wrong(place, e))
 }
 
 fn ignore(table: &IgnoreTable, lines: &Lines<'_>) -> Result<Ignore, String> {
@@ -225,10 +274,7 @@ fn ignore(table: &IgnoreTable, lines: &Lines<'_>) -> Result<Ignore, String> {
     let expires = match &table.expires {
         None => None,
         Some(day) => {
-            let text = match day.get_ref() {
-                Day::Date(date) => date.to_string(),
-                Day::Text(text) => text.clone(),
-            };
+            let text = &day.get_ref().0;
             let date: jiff::civil::Date = text.parse().map_err(|_| {
                 let what = format!("`{}` is no day: 2026-03-31 is one", text.escape_debug());
                 lines.wrong(day.span().start, what)
@@ -253,11 +299,17 @@ impl Lines<'_> {
         format!("line {line}: {what}")
     }
 
+    /// Where a key stands, behind a place.
+    fn line_of(&self, after: usize, key: &str) -> usize {
+        let rest = self.0.get(after..).unwrap_or_default();
+        rest.find(key).map_or(after, |at| after + at)
+    }
+
     /// A value as text; a number as it is written, since 2.30 is not 2.3.
     fn word(&self, word: &Spanned<Word>) -> String {
         match word.get_ref() {
             Word::Text(text) => text.clone(),
-            Word::Number(_) => self.0.get(word.span()).unwrap_or_default().to_owned(),
+            Word::Number => self.0.get(word.span()).unwrap_or_default().to_owned(),
         }
     }
 
@@ -278,6 +330,46 @@ impl Lines<'_> {
     ) -> Result<Option<T>, String> {
         word.map(|word| self.read(key, word, read)).transpose()
     }
+}
+
+/// A message of the parser in the words of the file's author.
+fn plain(message: &str) -> String {
+    const WORDS: &[(&str, &str)] = &[
+        ("struct TargetTable", "a table"),
+        ("struct Settings", "a table"),
+        (
+            "struct IgnoreTable",
+            "a table such as { id = \"...\", reason = \"...\" }",
+        ),
+        ("struct File", "a table"),
+        ("a map", "a table"),
+        ("a sequence", "a list"),
+        ("sequence", "a list"),
+        ("map", "a table"),
+        ("a string", "a text in quotes"),
+        ("a boolean", "true or false"),
+        ("invalid type: string", "it is the text"),
+        ("invalid type: integer", "it is the number"),
+        ("invalid type: floating point", "it is the number"),
+        ("invalid type: boolean", "it is"),
+        ("invalid type:", "it is"),
+        (", expected ", ", and it should be "),
+        ("unknown field", "unknown key"),
+        ("missing field", "missing key"),
+    ];
+    if message.starts_with("invalid length") {
+        return "it is a list, and it should be a table".to_owned();
+    }
+    // Names of keys are the author's own.
+    if message.contains("unknown field") || message.contains("missing field") {
+        return message.replacen(" field", " key", 1);
+    }
+    if !message.starts_with("invalid type") {
+        return message.to_owned();
+    }
+    WORDS.iter().fold(message.to_owned(), |text, (from, to)| {
+        text.replacen(from, to, 1)
+    })
 }
 
 /// A message of the parser without its line breaks and what a terminal would act on.
@@ -335,7 +427,10 @@ ignore = [
             told,
             [
                 ("prod", "driver=535.183,gpu=A100+sm_89,cuda=12.4,glibc=2.30"),
-                ("edge", "driver=470.256.02,gpu=sm_61,os=ubuntu-20.04"),
+                (
+                    "edge",
+                    "driver=470.256.02,gpu=sm_61,os=ubuntu-20.04,arch=aarch64,container=yes"
+                ),
             ]
         );
         let edge = &config.targets[1].machine;
@@ -361,6 +456,52 @@ ignore = [
                 "is not known",
             ),
             ("[target.a]\nglibc = \"two\"\n", 2, "glibc"),
+            ("[target.a]\ndriver = 5351\n", 2, "three digits"),
+            ("[target.a]\ndriver = \"\"\n", 2, "driver"),
+            ("[target.a]\ndriver = 535\ncuda = 99\n", 3, "the newest is"),
+            ("[target.a]\nglibc = 9.99\n", 2, "no glibc version"),
+            (
+                "[target.a]\ndriver = 535\n\ngpus = []\n",
+                4,
+                "none in the list",
+            ),
+            ("[target.a]\ngpus = [\"\"]\n", 2, "a GPU is wanted"),
+            ("[target.a]\ndriver = 535\nos = \"\"\n", 3, "no system"),
+            ("[target.a]\nos = \"ubuntu\"\n", 2, "has no version"),
+            (
+                "[target.a]\nos = \"alpine-3.20\"\nglibc = 2.31\n",
+                3,
+                "musl",
+            ),
+            (
+                "[target.a]\nglibc = 2.31\nos = \"ubuntu-22.04\"\n",
+                2,
+                "has 2.35",
+            ),
+            (
+                "[target.a]\ndriver = 535\nprovides = [\"\"]\n",
+                3,
+                "no name of a library",
+            ),
+            ("[target.a]\ndriver = true\n", 2, "true or false is no text"),
+            ("[target.a]\ngpus = \"A100\"\n", 2, "should be a list"),
+            (
+                "[target.a]\ncontainer = \"yes\"\n",
+                2,
+                "should be true or false",
+            ),
+            ("target = 5\n", 1, "should be a table"),
+            ("[target]\nprod = 5\n", 2, "should be a table"),
+            ("preflight = []\n", 1, ""),
+            ("[preflight]\nartifacts = \"a\"\n", 2, "should be a list"),
+            ("[preflight]\nartifacts = [1]\n", 2, "a text in quotes"),
+            ("[preflight]\nfail-on = 1\n", 2, "a text in quotes"),
+            ("[preflight]\nignore = [\"driver-too-old\"]\n", 2, "{ id"),
+            (
+                "[preflight]\nignore = [{ id = \"driver-too-old\", reason = \"x\", expires = 3 }]\n",
+                2,
+                "no day",
+            ),
             ("[target.a]\narch = \"mips\"\n", 2, "arch"),
             ("[target.a]\nos = \"windows\"\n", 2, "Linux"),
             ("\n[target.a]\n", 2, "says nothing"),
@@ -399,6 +540,11 @@ ignore = [
             );
             assert!(error.contains(needle), "{text}: {error}");
             assert!(!error.contains(char::is_control), "{text}: {error:?}");
+            for word in [
+                "struct ", "enum ", "variant", "sequence", "map,", "field", "f64", "Spanned",
+            ] {
+                assert!(!error.contains(word), "{text}: {error}");
+            }
         }
     }
 

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use crate::facts::{Facts, Reading};
-use crate::inspect::{Machine, machine_of_target};
+use crate::inspect::{self, Machine, machine_of_target};
 use crate::matrix::Matrix;
 use crate::target;
 use crate::version::Version;
@@ -21,54 +21,82 @@ pub struct Target {
     pub target: target::Target,
 }
 
-/// What the grammar of `--target` has no words for.
-#[derive(Clone, Debug, Default)]
-pub struct Extra {
-    /// Its processor.
-    pub arch: Option<String>,
-    /// Programs run in a container there.
-    pub container: bool,
-    /// Sonames of what else is there.
-    pub provides: Vec<String>,
-}
-
-/// A processor as the kernel names it.
-///
-/// # Errors
-/// In one line, where it is none that NVIDIA's stack runs on.
-pub fn arch(text: &str) -> Result<String, String> {
-    match text {
-        "x86_64" | "amd64" => Ok("x86_64".to_owned()),
-        "aarch64" | "arm64" | "sbsa" => Ok("aarch64".to_owned()),
-        "ppc64le" => Ok("ppc64le".to_owned()),
-        _ => Err(format!(
-            "`{}` is none of x86_64, aarch64 and ppc64le",
-            text.escape_debug()
-        )),
-    }
-}
-
-/// A target that is described in words.
+/// A target that is described in words, and what the grammar of `--target` has no words for: sonames of what else is there.
 ///
 /// # Errors
 /// In one line: a GPU that is not known.
 pub fn described(
     name: &str,
     target: &target::Target,
-    extra: Extra,
+    provides: Vec<String>,
     matrix: &Matrix,
 ) -> Result<Target, String> {
     let mut machine = machine_of_target(target, matrix)?;
     name.clone_into(&mut machine.name);
-    machine.arch = extra.arch;
-    machine.container = extra.container;
-    machine.provides.extend(extra.provides);
+    machine.provides.extend(provides);
     Ok(Target {
         name: name.to_owned(),
         described: target.to_string(),
         machine,
         target: target.clone(),
     })
+}
+
+/// What of a description cannot be, and the key that says it; a description may well be of something that the matrix does
+/// not know yet.
+///
+/// # Errors
+/// The first key that is wrong, and why in one line.
+pub fn check(target: &target::Target, matrix: &Matrix) -> Result<(), (&'static str, String)> {
+    for (key, is_said) in [
+        ("torch", target.torch.is_some()),
+        ("vllm", target.vllm.is_some()),
+    ] {
+        if is_said {
+            return Err((
+                key,
+                "it is no part of a machine: what is to run there stands in requirement and lock files".to_owned(),
+            ));
+        }
+    }
+    let newest = matrix.newest_toolkit().map(|row| &row.cuda);
+    if let (Some(cuda), Some(newest)) = (&target.cuda, newest)
+        && cuda.major() > newest.major() + 2
+    {
+        return Err((
+            "cuda",
+            format!("`{cuda}` is no CUDA version: the newest is {newest}"),
+        ));
+    }
+    let Some(os) = &target.os else {
+        return Ok(());
+    };
+    if os.id == "windows" {
+        let why = "files for Linux are judged, and Windows runs none; `wsl` does";
+        return Err(("os", why.to_owned()));
+    }
+    let musl = inspect::has_musl(&os.id);
+    let rows = || matrix.distro_libcs().iter().filter(|row| row.os == os.id);
+    let Some(version) = &os.version else {
+        return match rows().next_back() {
+            Some(row) if target.glibc.is_none() => Err((
+                "os",
+                format!("`{os}` has no version: {os}-{} is one", row.version),
+            )),
+            _ => Ok(()),
+        };
+    };
+    match (&target.glibc, matrix.distro_libc(&os.id, version)) {
+        (Some(glibc), _) if musl => Err((
+            "glibc",
+            format!("`{glibc}`: {os} has musl and no glibc, so one of them is wrong"),
+        )),
+        (Some(glibc), Some(row)) if *glibc != row.glibc => Err((
+            "glibc",
+            format!("`{glibc}`: {os} has {}, so one of them is wrong", row.glibc),
+        )),
+        _ => Ok(()),
+    }
 }
 
 /// The machine that a snapshot is of.
@@ -118,14 +146,15 @@ pub fn of_snapshot(name: &str, facts: &Facts, matrix: &Matrix) -> Result<Target,
             .filter(|libc| libc.kind == "glibc")
             .and_then(|libc| libc.version.clone()),
         os,
+        arch: facts
+            .system
+            .arch
+            .value()
+            .and_then(|arch| target::arch(arch).ok()),
+        container: facts.system.container.is_present().then_some(true),
         ..target::Target::default()
     };
-    let extra = Extra {
-        arch: facts.system.arch.value().cloned(),
-        container: facts.system.container.is_present(),
-        provides: Vec::new(),
-    };
-    let mut made = described(name, &target, extra, matrix)?;
+    let mut made = described(name, &target, Vec::new(), matrix)?;
     // The names of products are what people know.
     for gpu in &mut made.machine.gpus {
         if let target::Gpu::Pci(_, device) = gpu.asked
@@ -160,7 +189,7 @@ pub fn unsaid(machine: &Machine) -> Vec<String> {
     if machine.gpus.is_empty() {
         parts.push("GPUs".to_owned());
     }
-    if machine.glibc.is_none() {
+    if machine.glibc.is_none() && !machine.musl && machine.glibc_of.is_none() {
         parts.push("glibc".to_owned());
     }
     parts

@@ -38,13 +38,21 @@ os = "ubuntu-22.04"
     )
 }
 
-/// What is to be judged: these globs, or where there is nothing yet an example.
+/// What is to be judged: these globs, which mean something, and others as examples.
 fn rest(artifacts: &[String]) -> String {
+    const EXAMPLES: &[&str] = &["build/**/*.so", "dist/*.whl", "requirements.txt"];
+    let list = |globs: &mut dyn Iterator<Item = &str>| {
+        let globs: Vec<String> = globs.map(quoted).collect();
+        globs.join(", ")
+    };
+    let others = list(&mut EXAMPLES.iter().copied());
     let line = if artifacts.is_empty() {
-        "# artifacts = [\"build/**/*.so\", \"dist/*.whl\", \"requirements.txt\"]".to_owned()
+        format!(
+            "# Nothing was found here yet; once it is built, take those away that mean nothing.\n# artifacts = [{others}]"
+        )
     } else {
-        let globs: Vec<String> = artifacts.iter().map(|glob| quoted(glob)).collect();
-        format!("artifacts = [{}]", globs.join(", "))
+        let own = list(&mut artifacts.iter().map(String::as_str));
+        format!("artifacts = [{own}]\n# Others are of the form {others}.")
     };
     REST.replace("ARTIFACTS", &line)
 }
@@ -58,6 +66,7 @@ fn extras(said: &str) -> String {
     [
         ("cuda", "# cuda = \"12.4\"                  # the CUDA that is installed there, or in the image\n"),
         ("arch", "# arch = \"x86_64\"                # or \"aarch64\"\n"),
+        ("python", "# python = \"3.12\"                # for markers such as `python_version < \"3.13\"`\n"),
         ("container", "# container = true               # programs run in a container, and the driver is its host's\n"),
         ("provides", "# provides = [\"libnccl.so.2\"]    # what else is there\n"),
     ]
@@ -115,6 +124,9 @@ pub fn of_target(target: &Target, from: &str, artifacts: &[String]) -> String {
     }
     if let Some(arch) = &machine.arch {
         line("arch", quoted(arch));
+    }
+    if let Some(python) = &target.target.python {
+        line("python", quoted(python.as_str()));
     }
     if machine.container {
         line("container", "true".to_owned());

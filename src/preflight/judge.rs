@@ -192,6 +192,10 @@ fn on_target(
     }
     if let Some(build) = question.build {
         of_build = build::judge(build.toolchain, machine, matrix);
+        let unread = build.toolchain.requests_unread.iter();
+        unknown.extend(unread.map(|why| {
+            format!("{why}: so it cannot be told which architectures that build asks for")
+        }));
     }
     for found in [&mut findings, &mut of_build] {
         found.retain(|finding| !put_aside(finding, &target.name, ignore, ignored));

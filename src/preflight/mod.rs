@@ -1,7 +1,7 @@
 //! Will what was built here run over there: artifacts held against the machines of a fleet.
 //!
 //! `config` reads `gpudoctor.toml`, `fleet` makes the machines that are judged against, `walk` finds the artifacts that the
-//! globs mean, `manifest` reads requirement and lock files, `pins` judges what they pin, `build` holds what
+//! globs mean, `seen` proposes globs, `manifest` reads requirement and lock files, `pins` judges what they pin, `build` holds what
 //! builds here are told against a target, `judge` everything against every target. What a file holds and whether it runs is
 //! [`crate::inspect`]'s; nothing is executed. How it is shown is `report::preflight`'s.
 
@@ -13,6 +13,7 @@ mod judge;
 pub mod manifest;
 mod pins;
 pub mod plan;
+pub mod seen;
 pub mod walk;
 
 use schemars::JsonSchema;

@@ -8,9 +8,8 @@ use serde::Serialize;
 use super::fleet::{Target, least_level};
 use crate::finding::{Severity, shell_quote};
 use crate::inspect;
-use crate::matrix::{
-    Capability, CodeFit, CodeTargets, Machine, Matrix, TorchRelease, TorchWanted, torch_tag,
-};
+use crate::matrix::{Capability, CodeFit, CodeTargets, Machine, Matrix, TorchBuild, WheelFor};
+use crate::requirement::Bounds;
 use crate::version::Version;
 
 /// The schema of a plan.
@@ -73,22 +72,31 @@ pub struct Compile {
 /// All that decides.
 struct Fleet<'a> {
     matrix: &'a Matrix,
+    /// The machines: each is a constraint of its own, with its own driver beside its own GPUs.
+    targets: &'a [Target],
     /// The least CUDA level, with the target and its driver in words.
     level: Option<(u32, String)>,
-    /// The GPUs with their targets' names.
+    /// The GPUs with their targets' names, each capability once.
     gpus: Vec<(Capability, String)>,
-    /// Each GPU with the CUDA level of the driver beside it: PTX is compiled by that one.
-    beside: Vec<(Capability, Option<u32>)>,
-    machine: Machine,
     /// Why nothing runs on one of the machines: it has no driver, or one that does not drive its GPU.
     nothing_runs: Option<String>,
 }
 
-impl Fleet<'_> {
-    fn level(&self) -> Option<u32> {
-        self.level.as_ref().map(|(level, _)| *level)
-    }
+/// A framework's build, as far as it decides.
+struct Candidate<'a> {
+    /// The package by which the matrix knows its wheels, and the release.
+    wheel: (&'a str, &'a Version),
+    cuda: &'a Version,
+    /// Its device code, by machine.
+    code: &'a dyn Fn(Machine) -> Option<&'a CodeTargets>,
+    /// The least compute capability.
+    capability_min: Option<Capability>,
+    /// It is known to do without a list of code: what compiles on the GPU that it meets.
+    compiles: bool,
+    pythons: Option<&'a Bounds>,
+}
 
+impl Fleet<'_> {
     /// Why the drivers do not take this CUDA.
     fn driver_against(&self, cuda: &Version) -> Option<String> {
         let (level, whose) = self.level.as_ref()?;
@@ -103,12 +111,61 @@ impl Fleet<'_> {
         Some(format!("{whose}{needs}"))
     }
 
-    /// Why device code does not serve the GPUs: the first that it does not.
-    fn code_against(&self, code: &CodeTargets, cuda: &Version) -> Option<String> {
-        self.beside.iter().find_map(|(capability, level)| {
-            let whose = self.gpus.iter().find(|(gpu, _)| gpu == capability);
-            let whose = whose.map_or("a GPU", |(_, whose)| whose);
-            match self.matrix.code_fit(code, *capability, cuda, *level) {
+    /// Why a build does not go, on the first machine that it does not go on.
+    fn against(&self, build: &Candidate<'_>) -> Option<String> {
+        self.driver_against(build.cuda).or_else(|| {
+            self.targets
+                .iter()
+                .find_map(|target| self.against_on(build, target))
+        })
+    }
+
+    fn against_on(&self, build: &Candidate<'_>, target: &Target) -> Option<String> {
+        let (machine, name) = (&target.machine, &target.name);
+        let arch = machine.arch.as_deref().unwrap_or("x86_64");
+        if machine.musl {
+            return Some(format!("its wheels are for glibc, and {name} has musl"));
+        }
+        if let (Some(bounds), Some(python)) = (build.pythons, &machine.python)
+            && !bounds.allow(python)
+        {
+            return Some(format!(
+                "it asks for Python {bounds}, and {name} has {python}"
+            ));
+        }
+        let (package, release) = build.wheel;
+        match self.matrix.wheel_for(package, release, arch) {
+            WheelFor::None => return Some(format!("it has no wheel for {arch}, which {name} is")),
+            WheelFor::Wheel(row) => {
+                if let Some(has) = machine.glibc.as_ref().filter(|has| **has < row.glibc) {
+                    return Some(format!(
+                        "its wheels need glibc {}, and {name} has {has}",
+                        row.glibc
+                    ));
+                }
+            }
+            WheelFor::Unknown => {}
+        }
+        let level = machine.driver.as_ref();
+        let level = level.and_then(|driver| self.matrix.cuda_level_of(driver));
+        let level = level.map(|(level, _)| level);
+        let code = Machine::parse(arch).and_then(|machine| (build.code)(machine));
+        machine.gpus.iter().find_map(|gpu| {
+            let (major, minor) = gpu.capability;
+            let whose = format!("{} (sm_{major}{minor}) of {name}", gpu.name);
+            if let Some((major, minor)) =
+                build.capability_min.filter(|least| gpu.capability < *least)
+            {
+                return Some(format!("it asks for {major}.{minor}, and there is {whose}"));
+            }
+            let Some(code) = code else {
+                return (!build.compiles)
+                    .then(|| "the matrix has no list of its device code".to_owned());
+            };
+            match self
+                .matrix
+                .code_fit(code, gpu.capability, build.cuda, level)
+            {
                 CodeFit::Cubin(_) | CodeFit::Ptx(_) => None,
                 CodeFit::No => Some(format!("it has no code for {whose}")),
                 CodeFit::PtxTooNew(isa) => Some(format!(
@@ -116,16 +173,6 @@ impl Fleet<'_> {
                 )),
                 CodeFit::Unknown(why) => Some(format!("not known for {whose}: {why}")),
             }
-        })
-    }
-
-    /// Why a framework's release does not go: its driver need, then its code. Without a list of its code it is not proposed
-    /// for GPUs.
-    fn against(&self, cuda: &Version, code: Option<&CodeTargets>) -> Option<String> {
-        self.driver_against(cuda).or_else(|| match code {
-            Some(code) => self.code_against(code, cuda),
-            None if self.gpus.is_empty() => None,
-            None => Some("the matrix has no list of its device code".to_owned()),
         })
     }
 }
@@ -150,29 +197,11 @@ pub fn plan(targets: &[Target], matrix: &Matrix) -> Plan {
         }
     }
     gpus.sort();
-    let mut beside: Vec<(Capability, Option<u32>)> = targets
-        .iter()
-        .flat_map(|target| {
-            let driver = target.machine.driver.as_ref();
-            let level = driver.and_then(|driver| matrix.cuda_level_of(driver));
-            let level = level.map(|(level, _)| level);
-            let gpus = target.machine.gpus.iter();
-            gpus.map(move |gpu| (gpu.capability, level))
-        })
-        .collect();
-    beside.sort_unstable();
-    beside.dedup();
-    let is_arm = |target: &Target| target.machine.arch.as_deref() == Some("aarch64");
     let fleet = Fleet {
         matrix,
+        targets,
         level,
         gpus,
-        machine: if targets.iter().any(is_arm) {
-            Machine::Aarch64
-        } else {
-            Machine::X86_64
-        },
-        beside,
         nothing_runs: targets.iter().find_map(|target| {
             if target.machine.no_driver {
                 return Some(format!("{} has no driver", target.name));
@@ -190,7 +219,17 @@ pub fn plan(targets: &[Target], matrix: &Matrix) -> Plan {
             "TensorFlow",
             "tensorflow[and-cuda]",
             matrix.tensorflow_releases(),
-            |row| (&row.version, fleet.against(&row.cuda, row.archs.as_ref())),
+            |row| {
+                let build = Candidate {
+                    wheel: ("tensorflow", &row.version),
+                    cuda: &row.cuda,
+                    code: &|machine| row.archs.as_ref().filter(|_| machine == Machine::X86_64),
+                    capability_min: None,
+                    compiles: false,
+                    pythons: Some(&row.requires_python),
+                };
+                (&row.version, fleet.against(&build))
+            },
         ),
         jax(&fleet),
         vllm(&fleet),
@@ -198,7 +237,17 @@ pub fn plan(targets: &[Target], matrix: &Matrix) -> Plan {
             "ONNX Runtime",
             "onnxruntime-gpu",
             matrix.onnxruntime_releases(),
-            |row| (&row.version, fleet.against(&row.cuda, row.archs.as_ref())),
+            |row| {
+                let build = Candidate {
+                    wheel: ("onnxruntime-gpu", &row.version),
+                    cuda: &row.cuda,
+                    code: &|machine| row.archs.as_ref().filter(|_| machine == Machine::X86_64),
+                    capability_min: None,
+                    compiles: false,
+                    pythons: row.requires_python.as_ref(),
+                };
+                (&row.version, fleet.against(&build))
+            },
         ),
     ];
     if let Some(why) = &fleet.nothing_runs {
@@ -286,43 +335,33 @@ fn ptx_note(fleet: &Fleet<'_>, cuda: &Version) -> Option<String> {
 
 fn pytorch(fleet: &Fleet<'_>) -> Build {
     let matrix = fleet.matrix;
-    let gpus: Vec<Capability> = fleet.gpus.iter().map(|(gpu, _)| *gpu).collect();
     let (mut limit, mut first) = (None, None);
     for release in matrix.torch_releases().iter().rev() {
-        let wanted = TorchWanted {
-            torch: &release.version,
-            gpus: &gpus,
-            level: fleet.level(),
-            python: None,
-            machine: fleet.machine,
-        };
-        if let Some(build) = matrix.newest_torch_build(release, &wanted) {
-            // Of the same release a newer CUDA may be what is kept out.
-            let newer = release
-                .cudas
-                .iter()
-                .filter(|cuda| *cuda > build.cuda)
-                .min()
-                .and_then(|cuda| {
-                    let why = torch_against(fleet, release, cuda)?;
-                    Some(format!("{}+{}: {why}", release.version, torch_tag(cuda)))
-                });
-            return Build {
-                what: "PyTorch",
-                newest: Some(build.name()),
-                install: matrix
-                    .torch_install(&build, "pip")
-                    .map(|words| words.join(" ")),
-                limit: limit.or(newer),
-                note: None,
+        let mut cudas: Vec<&Version> = release.cudas.iter().collect();
+        cudas.sort_unstable();
+        // Of the same release a newer CUDA may be what is kept out.
+        let mut newer = None;
+        for cuda in cudas.into_iter().rev() {
+            let build = TorchBuild {
+                release,
+                cuda,
+                archs: matrix.torch_archs(&release.version, cuda),
             };
+            match torch_against(fleet, &build) {
+                None => {
+                    let install = matrix.torch_install(&build, "pip");
+                    return Build {
+                        what: "PyTorch",
+                        newest: Some(build.name()),
+                        install: install.map(|words| words.join(" ")),
+                        limit: limit.or(newer),
+                        note: None,
+                    };
+                }
+                Some(why) => newer = Some(format!("{}: {why}", build.name())),
+            }
         }
-        let oldest = release.cudas.iter().min();
-        let why = oldest.and_then(|cuda| {
-            let why = torch_against(fleet, release, cuda)?;
-            Some(format!("{}+{}: {why}", release.version, torch_tag(cuda)))
-        });
-        limit = why.or(limit);
+        limit = newer.or(limit);
         if first.is_none() {
             first.clone_from(&limit);
         }
@@ -330,9 +369,24 @@ fn pytorch(fleet: &Fleet<'_>) -> Build {
     Build::none("PyTorch", first)
 }
 
-fn torch_against(fleet: &Fleet<'_>, release: &TorchRelease, cuda: &Version) -> Option<String> {
-    let archs = fleet.matrix.torch_archs(&release.version, cuda);
-    fleet.against(cuda, archs.and_then(|row| row.code(fleet.machine)))
+fn torch_against(fleet: &Fleet<'_>, build: &TorchBuild<'_>) -> Option<String> {
+    let release = build.release;
+    let python = fleet.targets.iter().find_map(|target| {
+        let python = target.machine.python.as_ref()?;
+        let name = &target.name;
+        (!release.takes_python(python))
+            .then(|| format!("it has no wheel for Python {python}, which {name} has"))
+    });
+    python.or_else(|| {
+        fleet.against(&Candidate {
+            wheel: ("torch", &release.version),
+            cuda: build.cuda,
+            code: &|machine| build.archs.and_then(|row| row.code(machine)),
+            capability_min: None,
+            compiles: false,
+            pythons: None,
+        })
+    })
 }
 
 /// The newest release that nothing stands against.
@@ -375,16 +429,16 @@ fn jax(fleet: &Fleet<'_>) -> Build {
     let (mut limit, mut first) = (None, None);
     for row in rows.into_iter().rev() {
         let cuda = Version::parse(&row.cuda.to_string());
-        let against = cuda
-            .and_then(|cuda| fleet.driver_against(&cuda))
-            .or_else(|| {
-                let (_, whose) = fleet
-                    .gpus
-                    .iter()
-                    .find(|(gpu, _)| *gpu < row.capability_min)?;
-                let (major, minor) = row.capability_min;
-                Some(format!("it asks for {major}.{minor}, and there is {whose}"))
-            });
+        let against = cuda.as_ref().and_then(|cuda| {
+            fleet.against(&Candidate {
+                wheel: (&row.plugin, &row.version),
+                cuda,
+                code: &|_| None,
+                capability_min: Some(row.capability_min),
+                compiles: true,
+                pythons: Some(&row.requires_python),
+            })
+        });
         let name = format!("{} (CUDA {})", row.version, row.cuda);
         match against {
             None => {
@@ -414,8 +468,23 @@ fn jax(fleet: &Fleet<'_>) -> Build {
 fn vllm(fleet: &Fleet<'_>) -> Build {
     releases("vLLM", "vllm", fleet.matrix.vllm_releases(), |row| {
         let archs = fleet.matrix.torch_archs(&row.torch, &row.cuda);
-        let code = archs.and_then(|archs| archs.code(fleet.machine));
-        (&row.version, fleet.against(&row.cuda, code))
+        let build = Candidate {
+            wheel: ("vllm", &row.version),
+            cuda: &row.cuda,
+            code: &|machine| archs.and_then(|archs| archs.code(machine)),
+            capability_min: row.capability_min,
+            compiles: false,
+            pythons: Some(&row.requires_python),
+        };
+        // Its own tag may promise less than that of the torch which it pins.
+        let torch = Candidate {
+            wheel: ("torch", &row.torch),
+            capability_min: None,
+            pythons: None,
+            ..build
+        };
+        let against = fleet.against(&build).or_else(|| fleet.against(&torch));
+        (&row.version, against)
     })
 }
 
@@ -478,14 +547,14 @@ fn minor_of(cuda: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::preflight::fleet::{Extra, described};
+    use crate::preflight::fleet::described;
 
     fn of(targets: &[(&str, &str)]) -> Plan {
         let matrix = Matrix::bundled();
         let targets: Vec<Target> = targets
             .iter()
             .map(|(name, text)| {
-                described(name, &text.parse().unwrap(), Extra::default(), &matrix).unwrap()
+                described(name, &text.parse().unwrap(), Vec::new(), &matrix).unwrap()
             })
             .collect();
         plan(&targets, &matrix)
@@ -531,6 +600,36 @@ mod tests {
     }
 
     #[test]
+    fn each_machine_is_a_constraint_of_its_own() {
+        // The old driver stands beside the old GPU alone: PTX for the new one is the new driver's business.
+        let plan = of(&[
+            ("old", "driver=535.183.01,gpu=T4"),
+            ("new", "driver=580.95.05,gpu=RTX 5090"),
+        ]);
+        let torch = newest(&plan, "PyTorch");
+        assert!(
+            torch.newest.as_ref().unwrap().ends_with("+cu129")
+                || torch.newest.as_ref().unwrap().ends_with("+cu128"),
+            "{torch:?}"
+        );
+        let plan = of(&[("a", "driver=470.256.02,gpu=V100")]);
+        for what in ["TensorFlow", "ONNX Runtime", "PyTorch"] {
+            assert!(newest(&plan, what).newest.is_some(), "{what}: {plan:?}");
+        }
+        // glibc, the machine and Python bound it as well.
+        let old = of(&[("a", "driver=580.95.05,gpu=A100,glibc=2.17")]);
+        let torch = newest(&old, "PyTorch").newest.clone().unwrap();
+        assert!(torch.starts_with("2.6.0"), "{torch}");
+        let old = of(&[("a", "driver=580.95.05,gpu=A100,python=3.9")]);
+        let torch = newest(&old, "PyTorch").newest.clone().unwrap();
+        assert!(torch.starts_with("2.8.0"), "{torch}");
+        let musl = of(&[("a", "driver=580.95.05,gpu=A100,os=alpine-3.20")]);
+        assert_eq!(newest(&musl, "PyTorch").newest, None);
+        let p100 = of(&[("a", "driver=580.95.05,gpu=P100")]);
+        assert_eq!(newest(&p100, "vLLM").newest, None);
+    }
+
+    #[test]
     fn machines_that_share_no_toolkit_get_none() {
         let plan = of(&[("a", "driver=470,gpu=K80"), ("b", "driver=580,gpu=B200")]);
         assert_eq!(newest(&plan, "CUDA").newest, None);
@@ -549,7 +648,7 @@ mod tests {
             "driver=570.86.15,gpu=RTX 5090",
             "driver=580.95.05,gpu=V100",
         ] {
-            let target = described("t", &text.parse().unwrap(), Extra::default(), &matrix).unwrap();
+            let target = described("t", &text.parse().unwrap(), Vec::new(), &matrix).unwrap();
             let plan = plan(std::slice::from_ref(&target), &matrix);
             for (what, package) in [
                 ("PyTorch", "torch"),

@@ -51,6 +51,12 @@ impl Globs {
             let bare = bare.strip_prefix("./").unwrap_or(bare);
             let pattern = Pattern::new(bare)
                 .map_err(|e| format!("glob `{}`: {}", text.escape_debug(), e.msg))?;
+            if let Some(brace) = unescaped_brace(bare) {
+                return Err(format!(
+                    "glob `{}`: `{brace}` stands for nothing here: write a glob for each, or `[{brace}]` for the sign itself",
+                    text.escape_debug()
+                ));
+            }
             if bare.is_empty() {
                 return Err("glob `` is empty".to_owned());
             }
@@ -102,6 +108,20 @@ impl Globs {
         walk.found.paths.dedup_by(|a, b| a.0 == b.0);
         walk.found
     }
+}
+
+/// A brace outside of `[...]`: other tools make several globs of it.
+fn unescaped_brace(text: &str) -> Option<char> {
+    let mut within = false;
+    for c in text.chars() {
+        match c {
+            '[' => within = true,
+            ']' => within = false,
+            '{' | '}' if !within => return Some(c),
+            _ => {}
+        }
+    }
+    None
 }
 
 /// The folders before the first part with a sign in it; the whole where no part has one.
@@ -172,8 +192,13 @@ impl Walk<'_> {
             }
             return;
         }
-        let names = match self.sysroot.list(place, |_| true) {
-            Reading::Present { value, .. } => value,
+        let names = match self.sysroot.list_all(place) {
+            Reading::Present { value, .. } => {
+                for odd in &value.odd {
+                    self.odd(path, odd, pattern, deeper);
+                }
+                value.names
+            }
             Reading::Absent { .. } => return,
             Reading::Unreadable { reason } => {
                 self.found.problems.push(reason);
@@ -198,6 +223,28 @@ impl Walk<'_> {
                 Kind::Link => self.links.push((place, inner)),
                 _ => {}
             }
+        }
+    }
+
+    /// A name that is no text cannot be shown, nor written into a report: what it may hold is told as not read.
+    fn odd(&mut self, folder: &str, name: &str, pattern: &Pattern, deeper: usize) {
+        let path = if folder.is_empty() {
+            name.to_owned()
+        } else {
+            join(folder, name)
+        };
+        let is_folder = name.ends_with('/');
+        let bare = path.trim_end_matches('/');
+        let is_meant = if is_folder {
+            deeper > 0
+        } else {
+            pattern.matches_with(bare, OPTIONS)
+        };
+        if is_meant && !self.is_unwanted(bare) {
+            self.is_met = true;
+            self.found.problems.push(format!(
+                "{path}: not read, since its name is not UTF-8: rename it, or take it away with `!`"
+            ));
         }
     }
 
@@ -252,6 +299,9 @@ mod tests {
         ] {
             make(path);
         }
+        let odd = std::os::unix::ffi::OsStrExt::from_bytes(b"b/caf\xe9.so");
+        let odd: &std::ffi::OsStr = odd;
+        std::fs::write(folder.path().join(odd), "x").unwrap();
         let link = std::os::unix::fs::symlink::<&str, std::path::PathBuf>;
         link("..", folder.path().join("b/loop")).unwrap();
         link("one.so", folder.path().join("b/one-link.so")).unwrap();
@@ -263,14 +313,16 @@ mod tests {
         assert_eq!(find(&["b/**/*.so", "!b/c/**"]).0.len(), 2);
         assert_eq!(find(&["app"]), (vec!["app".to_owned()], 0));
         assert_eq!(find(&["./b/c/t*.so"]).0, ["b/c/two.so"]);
-        assert_eq!(find(&["**/*.so", "b/one.so"]).1, 0);
+        assert_eq!(find(&["**/*.so", "b/one.so"]).1, 1);
+        assert_eq!(find(&["**/*.so", "!b/caf*"]).1, 0);
+        assert_eq!(find(&["b/*.txt", "b/c/*.txt"]).1, 1);
         assert_eq!(find(&["b/*.dll"]), (Vec::new(), 1));
         assert_eq!(find(&["none"]), (Vec::new(), 1));
     }
 
     #[test]
     fn what_is_no_glob_is_refused() {
-        for text in ["a[", "a***b", "", "!"] {
+        for text in ["a[", "a***b", "", "!", "build/*.{so,a}", "a}"] {
             let error = Globs::new(&[text.to_owned()]).unwrap_err();
             assert!(error.contains("glob"), "{error}");
         }

@@ -21,7 +21,7 @@ pub struct Requirement {
     /// The versions that will do; `None` where any will, or where it is a URL.
     specifiers: Option<VersionSpecifiers>,
     /// Where it applies; `None`: everywhere.
-    marker: Option<Marker>,
+    marker: Option<Term>,
 }
 
 /// Where an environment lies, as far as markers ask. What is `None` is not known.
@@ -29,15 +29,54 @@ pub struct Requirement {
 pub struct Platform {
     /// `x86_64`.
     pub machine: Option<String>,
-    /// `3.12`.
+    /// `3.12`, or with its patch release `3.12.4`.
     pub python: Option<String>,
+    /// It is known to be `CPython`.
+    pub cpython: bool,
+}
+
+/// Bounds of a version by PEP 440.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Specifiers(VersionSpecifiers);
+
+impl Specifiers {
+    /// Reads them; `None` where they are none.
+    pub fn parse(text: &str) -> Option<Self> {
+        VersionSpecifiers::from_str(text).ok().map(Self)
+    }
+
+    /// Whether a version will do; one that is none by PEP 440 will not.
+    pub fn allow(&self, version: &str) -> bool {
+        Version::from_str(version).is_ok_and(|version| self.0.contains(&version))
+    }
+
+    /// Those of both.
+    #[must_use]
+    pub fn and(&self, other: &Self) -> Self {
+        Self(self.0.iter().chain(other.0.iter()).cloned().collect())
+    }
+}
+
+impl std::fmt::Display for Specifiers {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(&self.0.to_string().replace(' ', ""))
+    }
+}
+
+/// Which extras hold where a marker asks for one.
+#[derive(Clone, Copy, Debug)]
+enum Extras<'a> {
+    /// These, and no others.
+    Are(&'a [String]),
+    /// Each term that asks for one holds, or none does.
+    Every(bool),
 }
 
 impl Requirement {
     /// Reads one; `None` where it does not have the form of one.
     pub fn parse(text: &str) -> Option<Self> {
         let (head, marker) = match text.split_once(';') {
-            Some((head, marker)) => (head, Some(Marker::parse(marker)?)),
+            Some((head, marker)) => (head, Some(Term::parse(marker)?)),
             None => (text, None),
         };
         let head = head.trim();
@@ -76,7 +115,7 @@ impl Requirement {
     /// Whether it applies on a platform, to one that was installed with these extras; `None` where that cannot be told.
     pub fn applies(&self, platform: &Platform, extras: &[String]) -> Option<bool> {
         match &self.marker {
-            Some(marker) => marker.holds(platform, extras),
+            Some(marker) => marker.holds(platform, Extras::Are(extras)),
             None => Some(true),
         }
     }
@@ -105,6 +144,11 @@ impl Requirement {
         Some(if older { Fit::Older } else { Fit::Newer })
     }
 
+    /// The versions that will do; `None` where any will, or where it is a URL.
+    pub fn specifiers(&self) -> Option<Specifiers> {
+        self.specifiers.clone().map(Specifiers)
+    }
+
     /// The versions that will do, as written: `==2.26.2`.
     pub fn versions(&self) -> String {
         self.specifiers
@@ -127,9 +171,50 @@ pub enum Fit {
 
 /// A marker, as a tree.
 #[derive(Clone, Debug)]
-enum Marker {
-    And(Vec<Marker>),
-    Or(Vec<Marker>),
+pub struct Marker(Term);
+
+impl Marker {
+    /// Reads one; `None` where it is none.
+    pub fn parse(text: &str) -> Option<Self> {
+        Term::parse(text).map(Self)
+    }
+
+    /// Whether it holds with any of these Pythons, whichever extras are chosen: `None` where that hangs on what is not known,
+    /// or on which of the Pythons it is.
+    pub fn holds_on(&self, machine: &str, pythons: &[String]) -> Option<bool> {
+        let mut answer = None;
+        for python in pythons {
+            let platform = Platform {
+                machine: Some(machine.to_owned()),
+                python: Some(python.clone()),
+                cpython: true,
+            };
+            let by = |extras| self.0.holds(&platform, extras);
+            let with = by(Extras::Every(true));
+            let holds = match (with, by(Extras::Every(false))) {
+                (Some(false), Some(false)) => false,
+                (Some(true), _) | (_, Some(true)) => true,
+                _ => return None,
+            };
+            if answer.is_some_and(|before| before != holds) {
+                return None;
+            }
+            answer = Some(holds);
+        }
+        answer
+    }
+
+    /// Whether it holds on no Linux, whichever extras are chosen.
+    pub fn is_never_on_linux(&self) -> bool {
+        let by = |holds| self.0.holds(&Platform::default(), Extras::Every(holds));
+        by(true) == Some(false) && by(false) == Some(false)
+    }
+}
+
+#[derive(Clone, Debug)]
+enum Term {
+    And(Vec<Term>),
+    Or(Vec<Term>),
     /// `platform_machine == "x86_64"`: variable or text, operator, variable or text.
     Compare(Side, String, Side),
 }
@@ -143,7 +228,7 @@ enum Side {
 /// Brackets in brackets that are followed; real markers have two.
 const DEEPEST: usize = 16;
 
-impl Marker {
+impl Term {
     fn parse(text: &str) -> Option<Self> {
         let tokens = tokens(text)?;
         let mut rest = tokens.as_slice();
@@ -185,8 +270,8 @@ impl Marker {
     }
 
     /// Whether it holds: true, false, or not to be told.
-    fn holds(&self, platform: &Platform, extras: &[String]) -> Option<bool> {
-        let decided = |parts: &[Marker], decisive: bool| {
+    fn holds(&self, platform: &Platform, extras: Extras<'_>) -> Option<bool> {
+        let decided = |parts: &[Term], decisive: bool| {
             let answers: Vec<Option<bool>> = parts
                 .iter()
                 .map(|part| part.holds(platform, extras))
@@ -213,7 +298,12 @@ impl Marker {
                     _ => None,
                 };
                 if let Some(extra) = extra {
-                    return (operator == "==").then(|| extras.contains(&extra));
+                    return match (operator.as_str(), extras) {
+                        ("==", Extras::Are(extras)) => Some(extras.contains(&extra)),
+                        ("!=", Extras::Are(extras)) => Some(!extras.contains(&extra)),
+                        ("==" | "!=", Extras::Every(holds)) => Some(holds),
+                        _ => None,
+                    };
                 }
                 let versions = [left, right].iter().any(|side| {
                     side.is_variable("python_version") || side.is_variable("python_full_version")
@@ -250,7 +340,18 @@ impl Side {
             "platform_system" => Some("Linux".to_owned()),
             "os_name" => Some("posix".to_owned()),
             "platform_machine" => platform.machine.clone(),
-            "python_version" => platform.python.clone(),
+            "implementation_name" => platform.cpython.then(|| "cpython".to_owned()),
+            "platform_python_implementation" => platform.cpython.then(|| "CPython".to_owned()),
+            "python_version" => {
+                let python = platform.python.as_ref()?;
+                let minor: Vec<&str> = python.split('.').take(2).collect();
+                Some(minor.join("."))
+            }
+            // Of `3.12` alone the patch release is not known.
+            "python_full_version" => {
+                let python = platform.python.as_ref()?;
+                (python.split('.').count() > 2).then(|| python.clone())
+            }
             _ => None,
         }
     }
@@ -343,6 +444,7 @@ mod tests {
         Platform {
             machine: Some("x86_64".to_owned()),
             python: Some("3.12".to_owned()),
+            cpython: false,
         }
     }
 
@@ -408,6 +510,40 @@ mod tests {
         ] {
             assert!(Requirement::parse(text).is_none(), "{text}");
         }
+    }
+
+    #[test]
+    fn markers_on_pythons() {
+        let pythons = ["3.12.0".to_owned(), "3.12.99".to_owned()];
+        for (marker, holds) in [
+            ("sys_platform == 'linux'", Some(true)),
+            ("sys_platform == 'win32'", Some(false)),
+            ("platform_machine == 'aarch64'", Some(false)),
+            (
+                "platform_machine == 'x86_64' and python_version >= '3.10'",
+                Some(true),
+            ),
+            ("python_full_version < '3.12.4'", None),
+            ("python_full_version < '3.13'", Some(true)),
+            ("platform_python_implementation == 'CPython'", Some(true)),
+            ("platform_release == '6.8'", None),
+            // Whichever extras are chosen.
+            (
+                "extra == 'extra-3-app-cu124' and sys_platform == 'linux'",
+                Some(true),
+            ),
+            (
+                "extra != 'extra-3-app-cu124' and sys_platform == 'linux'",
+                Some(true),
+            ),
+            ("extra == 'cu124' and sys_platform == 'darwin'", Some(false)),
+        ] {
+            let read = Marker::parse(marker).unwrap();
+            assert_eq!(read.holds_on("x86_64", &pythons), holds, "{marker}");
+        }
+        let two = ["3.9.0".to_owned(), "3.12.0".to_owned()];
+        let marker = Marker::parse("python_version < '3.10'").unwrap();
+        assert_eq!(marker.holds_on("x86_64", &two), None);
     }
 
     #[test]

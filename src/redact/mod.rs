@@ -17,7 +17,7 @@ mod urls;
 mod words;
 
 use std::borrow::Cow;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::net::Ipv4Addr;
 
 use serde_json::{Map, Value};
@@ -52,10 +52,12 @@ pub struct Redactor {
     /// UUIDs of GPUs and MIG instances, without dashes and in lower case.
     uuids: BTreeSet<String>,
     place: Place,
+    /// What became of texts before, where all were surveyed first: hundreds of findings share their sources and fixes.
+    before: Option<HashMap<(Place, String), String>>,
 }
 
 /// What the key of a snapshot says about the string behind it.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 enum Place {
     /// Nothing.
     #[default]
@@ -180,7 +182,18 @@ impl Redactor {
 
     fn walk(&mut self, value: Value, place: Place) -> Value {
         match value {
-            Value::String(text) => Value::String(self.at(&text, place)),
+            Value::String(text) => {
+                let known = self.before.as_ref();
+                let key = (place, text);
+                if let Some(known) = known.and_then(|known| known.get(&key)) {
+                    return Value::String(known.clone());
+                }
+                let new = self.at(&key.1, place);
+                if let Some(before) = &mut self.before {
+                    before.insert(key, new.clone());
+                }
+                Value::String(new)
+            }
             Value::Array(items) => Value::Array(
                 items
                     .into_iter()
@@ -325,6 +338,7 @@ pub fn facts(secrets: Secrets, facts: Facts) -> Facts {
 pub fn value(secrets: Secrets, value: Value) -> Value {
     let mut redactor = Redactor::new(secrets);
     redactor.survey_value(&value);
+    redactor.before = Some(HashMap::new());
     redactor.walk(value, Place::Anywhere)
 }
 

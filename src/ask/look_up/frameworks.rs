@@ -183,6 +183,9 @@ pub(super) fn vllm(matrix: &Matrix, version: &Version, question: Question) -> An
     if let Some(archs) = matrix.torch_archs(&row.torch, &row.cuda) {
         answer.fact("code of torch", crate::ask::torch::code(archs));
     }
+    if let Some(capability) = row.capability_min {
+        answer.fact("GPUs", cited(and_newer(capability)));
+    }
     answer.fact("Python", cited(python(&row.requires_python)));
     answer.pins(matrix, "vllm", &row.version);
     answer.weighed()

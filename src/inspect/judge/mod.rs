@@ -9,7 +9,7 @@ pub use elsewhere::{Brought, by_minor_version, of_machine, unmet};
 pub use image::of_image;
 
 use super::{Container, File, Inspection, Kind, Linkage, Machine, Module, Use};
-use crate::ask::{self, Way};
+use crate::ask::Way;
 use crate::diagnosis::{Status, Verdict};
 use crate::facts::Layer;
 use crate::finding::{Evidence, Finding, Fix, Severity};
@@ -93,6 +93,7 @@ pub fn of_file(
         driver(file, machine, matrix, &mut findings, unknown);
         device_code(file, machine, matrix, &mut findings, unknown);
         libraries(file, machine, &mut findings);
+        c_library(file, machine, matrix, &mut findings, unknown);
         if !machine.here {
             elsewhere::file(file, machine, &mut findings);
         }
@@ -445,8 +446,7 @@ fn ways_out(
         cuda: Some(runtime),
         ..target::Target::default()
     };
-    let ways = ask::can(matrix, &target).map_or_else(|_| Vec::new(), |answer| answer.ways);
-    with_ways(finding, ways)
+    with_ways(finding, machine.advice.ways(matrix, &target))
 }
 
 /// What mends a finding, of the ways that the matrix tells.
@@ -671,6 +671,69 @@ fn build_for(gpu: Capability, file: &File, matrix: &Matrix) -> String {
     format!(
         "take or make a build with code for sm_{major}{minor} (`-gencode arch=compute_{major}{minor},code=sm_{major}{minor}`){toolkit}"
     )
+}
+
+/// Why nothing that hangs on the glibc of a system was judged.
+pub fn glibc_not_known(os: &str, matrix: &Matrix) -> String {
+    let mut known: Vec<&str> = matrix
+        .distro_libcs()
+        .iter()
+        .map(|row| row.os.as_str())
+        .collect();
+    known.dedup();
+    format!(
+        "which glibc {} has is in no table (there are {}): say it, such as glibc=2.35",
+        os.escape_debug(),
+        known.join(", ")
+    )
+}
+
+/// A file for another C library than the target's, and one for glibc where it is not known which the target has.
+fn c_library(
+    file: &File,
+    machine: &Machine,
+    matrix: &Matrix,
+    findings: &mut Vec<Finding>,
+    unknown: &mut Vec<String>,
+) {
+    if machine.here {
+        return;
+    }
+    let needs = |stem: &str| file.needed.iter().any(|n| n.soname.starts_with(stem));
+    let interpreter = file.interpreter.as_deref().unwrap_or_default();
+    let for_glibc = file.glibc.is_some() || needs("libc.so.6") || interpreter.contains("/ld-linux");
+    let for_musl = needs("libc.musl-") || interpreter.contains("/ld-musl");
+    if for_glibc && let Some(os) = &machine.glibc_of {
+        let why = glibc_not_known(os, matrix);
+        if !unknown.contains(&why) {
+            unknown.push(why);
+        }
+    }
+    let (is, has) = match (for_glibc, for_musl) {
+        (true, false) if machine.musl => ("glibc", "musl"),
+        (false, true) if !machine.musl && machine.glibc.is_some() => ("musl", "glibc"),
+        _ => return,
+    };
+    findings.push(
+        Finding::new(
+            "program-loader-missing",
+            Layer::System,
+            Severity::Error,
+            format!("{} is for {is}, and {} has {has}", file.path, machine.name),
+        )
+        .subject(&file.path)
+        .complaining(Layer::Application)
+        .component(if is == "glibc" { "libc.so.6" } else { "ld-musl" })
+        .evidence("C library", is, &file.path)
+        .fix(Fix::at(
+            Layer::System,
+            if is == "glibc" {
+                "run it in an image with glibc (Debian, Ubuntu, Rocky Linux): NVIDIA's libraries need it"
+            } else {
+                "build it for glibc: NVIDIA's libraries need it, and musl cannot load them"
+            },
+        )),
+    );
 }
 
 /// What the file needs of others: the C library of the target, and on this machine everything.

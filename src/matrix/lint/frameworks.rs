@@ -14,6 +14,24 @@ pub(super) fn check(report: &mut Report<'_>) {
     pins(report);
     images(report);
     programs(report);
+    wheel_platforms(report);
+}
+
+fn wheel_platforms(report: &mut Report<'_>) {
+    let rows = report.matrix.wheel_platforms();
+    report.ascending(
+        "wheel_platform",
+        true,
+        rows.iter()
+            .map(|row| ((&row.package, &row.machine, &row.first), row)),
+    );
+    for row in rows {
+        let mut at = report.at("wheel_platform", row.key());
+        let is_machine = matches!(row.machine.as_str(), "x86_64" | "aarch64");
+        at.need(is_machine, "its machine is none");
+        let is_glibc = row.glibc.major() == 2 && row.glibc.len() == 2;
+        at.need(is_glibc, "its glibc is none");
+    }
 }
 
 fn torch(report: &mut Report<'_>) {

@@ -5,12 +5,18 @@
 //! and a file of which nothing is seen is told as that.
 
 use super::requirements;
-use super::{Manifest, Pin, of_wheel_name, split_local};
+use super::{Manifest, Pin, of_wheel_name, platform_tags, split_local};
+use crate::read::requirement::Specifiers;
 use crate::requirement::normalised;
 use crate::version::Version;
 
-/// Platforms of Linux, as conda calls them.
-const PLATFORMS: &[&str] = &["/linux-64/", "/linux-aarch64/", "/noarch/"];
+/// Platforms of Linux, as conda calls them, and the machine that each is for.
+const PLATFORMS: &[(&str, Option<&str>)] = &[
+    ("/linux-64/", Some("x86_64")),
+    ("/linux-aarch64/", Some("aarch64")),
+    ("/linux-ppc64le/", Some("ppc64le")),
+    ("/noarch/", None),
+];
 
 pub(super) fn read_environment(path: &str, text: &str) -> Manifest {
     let mut manifest = Manifest {
@@ -78,6 +84,7 @@ fn spec(text: &str, place: String) -> Option<Pin> {
     Some(Pin {
         name: normalised(name),
         version: version.and_then(|v| Version::parse(v.trim_end_matches(".*"))),
+        allowed: Specifiers::parse(rest.trim()).filter(|_| !is_exact),
         build: build.map(str::to_owned),
         place,
         ..Pin::default()
@@ -99,7 +106,8 @@ pub(super) fn read_urls(path: &str, text: &str) -> Manifest {
         if let Some(pin) = of_conda_url(url, &place) {
             // pixi names a package where an environment has it, and where it is described.
             let known = manifest.pins.iter().any(|other| {
-                (&other.name, &other.version, &other.build) == (&pin.name, &pin.version, &pin.build)
+                (&other.name, &other.version, &other.build, other.arch)
+                    == (&pin.name, &pin.version, &pin.build, pin.arch)
             });
             if !known {
                 manifest.pins.push(pin);
@@ -108,13 +116,18 @@ pub(super) fn read_urls(path: &str, text: &str) -> Manifest {
             let is_elsewhere = ["macosx", "win_", "win32"].iter().any(|s| url.contains(s));
             let (version, local) = split_local(&version);
             let known = manifest.pins.iter().any(|other| {
-                other.name == name && other.version == version && other.local == local
+                other.name == name
+                    && other.version == version
+                    && other.local == local
+                    && other.arch == arch_of_wheel(url)
             });
             if !known && !is_elsewhere {
                 manifest.pins.push(Pin {
                     name,
                     version,
                     local,
+                    wheels: platform_tags(url).unwrap_or_default(),
+                    arch: arch_of_wheel(url),
                     place,
                     ..Pin::default()
                 });
@@ -129,11 +142,17 @@ pub(super) fn read_urls(path: &str, text: &str) -> Manifest {
     manifest
 }
 
+/// The machine that a wheel is for, by its name.
+fn arch_of_wheel(url: &str) -> Option<&'static str> {
+    let machines = ["x86_64", "aarch64", "ppc64le"];
+    machines
+        .into_iter()
+        .find(|machine| url.contains(&format!("_{machine}.")))
+}
+
 /// `https://.../linux-64/pytorch-2.5.1-cuda126_py312_h1.conda`.
 fn of_conda_url(url: &str, place: &str) -> Option<Pin> {
-    if !PLATFORMS.iter().any(|platform| url.contains(platform)) {
-        return None;
-    }
+    let (_, arch) = PLATFORMS.iter().find(|(of, _)| url.contains(of))?;
     let file = url.rsplit('/').next()?;
     let stem = file
         .strip_suffix(".conda")
@@ -144,6 +163,7 @@ fn of_conda_url(url: &str, place: &str) -> Option<Pin> {
         name: normalised(name),
         version: Version::parse(version),
         build: Some(build.to_owned()),
+        arch: *arch,
         place: place.to_owned(),
         ..Pin::default()
     })

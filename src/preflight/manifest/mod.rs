@@ -4,9 +4,13 @@
 //! another system are not.
 
 mod conda;
+mod encoding;
 mod locks;
 mod requirements;
 
+pub use encoding::decoded;
+
+use crate::read::requirement::Specifiers;
 use crate::requirement::normalised;
 use crate::sysroot::file_name;
 use crate::version::Version;
@@ -18,6 +22,8 @@ pub struct Pin {
     pub name: String,
     /// Its version without what stands behind `+`; `None` where the file leaves it open.
     pub version: Option<Version>,
+    /// Where the version is open, which ones will do; `None`: any.
+    pub allowed: Option<Specifiers>,
     /// What stands behind `+`: `cu126`, `cpu`.
     pub local: Option<String>,
     /// The tag of the index that it comes from: `cu126`, `cpu`.
@@ -26,6 +32,16 @@ pub struct Pin {
     pub build: Option<String>,
     /// The extras that are asked for.
     pub extras: Vec<String>,
+    /// Markers, of which one has to hold where it is installed; empty: it is installed anywhere.
+    pub markers: Vec<String>,
+    /// The Pythons that the file is for, as bounds; `None` where it does not say.
+    pub pythons: Option<Specifiers>,
+    /// The machine that the file gives it to: `aarch64`.
+    pub arch: Option<&'static str>,
+    /// Platform tags of its wheels, where the file lists them: `manylinux_2_28_x86_64`.
+    pub wheels: Vec<String>,
+    /// Where the file lists what there is of it: a source release is among it.
+    pub sdist: bool,
     /// Where it stands: `requirements.txt:3`.
     pub place: String,
 }
@@ -53,9 +69,15 @@ type Reader = fn(&str, &str) -> Manifest;
 fn reader(path: &str) -> Option<Reader> {
     let name = file_name(path);
     let is = |ending: &str| name.ends_with(ending);
-    let is_pip = is(".txt") && (name.contains("requirements") || name.contains("constraints"))
-        || is(".txt") && path.split('/').rev().nth(1) == Some("requirements");
-    if is_pip {
+    let is_text = is(".txt") || is(".in");
+    let names = ["requirements", "constraints"];
+    let is_pip = names.iter().any(|word| name.contains(word))
+        || path
+            .split('/')
+            .rev()
+            .nth(1)
+            .is_some_and(|folder| names.contains(&folder));
+    if is_text && is_pip {
         return Some(requirements::read);
     }
     match name {
@@ -68,6 +90,32 @@ fn reader(path: &str) -> Option<Reader> {
             Some(conda::read_environment)
         }
         _ => None,
+    }
+}
+
+/// Whether a text has the form of a requirement file whatever its name is: each line a requirement or an option, and one at
+/// least with a version, which no prose has.
+pub fn looks_like_requirements(text: &str) -> bool {
+    requirements::looks_like(text)
+}
+
+/// Reads a text as pip reads it, whatever its name is.
+pub fn read_requirements(path: &str, text: &str) -> Manifest {
+    requirements::read(path, text)
+}
+
+/// Constraints say which version, where something else asks for the package.
+pub fn constrain(pins: &mut [Pin], constraints: &[Pin]) {
+    for pin in pins.iter_mut().filter(|pin| pin.version.is_none()) {
+        for other in constraints.iter().filter(|other| other.name == pin.name) {
+            if other.version.is_some() {
+                pin.version.clone_from(&other.version);
+                pin.local.clone_from(&other.local);
+            } else if let Some(bounds) = &other.allowed {
+                let own = pin.allowed.take();
+                pin.allowed = Some(own.map_or_else(|| bounds.clone(), |own| own.and(bounds)));
+            }
+        }
     }
 }
 
@@ -96,6 +144,13 @@ fn index_tag(url: &str) -> Option<String> {
         .strip_prefix("cu")
         .is_some_and(|rest| rest.len() >= 3 && rest.bytes().all(|b| b.is_ascii_digit()));
     (is_cuda || tag == "cpu" || tag.starts_with("rocm")).then(|| tag.to_owned())
+}
+
+/// The platform tags in the name of a wheel: `manylinux_2_27_x86_64`, `manylinux_2_28_x86_64`.
+fn platform_tags(url: &str) -> Option<Vec<String>> {
+    let name = url.split(['#', '?']).next()?.rsplit('/').next()?;
+    let (_, tags) = name.strip_suffix(".whl")?.rsplit_once('-')?;
+    Some(tags.split('.').map(str::to_owned).collect())
 }
 
 /// Name, version and the rest of a wheel's or conda package's file name in a URL.

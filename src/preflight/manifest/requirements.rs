@@ -1,6 +1,6 @@
 //! `requirements.txt` of pip, as pip, uv and pip-tools write it.
 
-use super::{Manifest, Pin, index_tag, of_wheel_name, split_local};
+use super::{Manifest, Pin, index_tag, of_wheel_name, platform_tags, split_local};
 use crate::read::requirement::{Platform, Requirement};
 use crate::requirement::{Requirement as Bounded, normalised};
 
@@ -46,6 +46,26 @@ pub(super) fn read(path: &str, text: &str) -> Manifest {
     manifest
 }
 
+/// Whether a text is one of requirements, whatever its name is.
+pub(super) fn looks_like(text: &str) -> bool {
+    let mut is_sure = false;
+    for (_, line) in logical_lines(text) {
+        if line.starts_with('-') {
+            is_sure |= option(&line).is_some();
+            continue;
+        }
+        let bare = line
+            .split_once(" --")
+            .map_or(line.as_str(), |(bare, _)| bare);
+        match pin(bare.trim(), String::new()) {
+            Ok(Some(pin)) => is_sure |= pin.version.is_some() || pin.allowed.is_some(),
+            Ok(None) => {}
+            Err(_) => return false,
+        }
+    }
+    is_sure
+}
+
 /// One requirement; `None` where its marker gives it to another system.
 pub(super) fn pin(text: &str, place: String) -> Result<Option<Pin>, String> {
     // A wheel by its URL or path alone.
@@ -53,26 +73,28 @@ pub(super) fn pin(text: &str, place: String) -> Result<Option<Pin>, String> {
         .then(|| of_wheel_name(text))
         .flatten()
     {
-        return Ok(Some(of_version(name, &version, place)));
+        return Ok(Some(of_wheel(name, &version, text, place)));
     }
     let Some(requirement) = Requirement::parse(text) else {
         // What is installed from a folder or a repository is no pin.
         let is_place = text.starts_with(['.', '/']) || text.contains("://");
         return if is_place { Ok(None) } else { Err(place) };
     };
-    let platform = Platform {
-        machine: None,
-        python: None,
-    };
-    if requirement.applies(&platform, &[]) == Some(false) {
+    // Which Linux it is, and which Python, the target says.
+    if requirement.applies(&Platform::default(), &[]) == Some(false) {
         return Ok(None);
     }
-    let head = text.split(';').next().unwrap_or(text);
+    let (head, marker) = match text.split_once(';') {
+        Some((head, marker)) => (head, Some(marker.trim().to_owned())),
+        None => (text, None),
+    };
+    let markers: Vec<String> = marker.into_iter().collect();
     if let Some((_, url)) = head.split_once('@')
         && let Some((_, version)) = of_wheel_name(url.trim())
     {
-        let mut pin = of_version(requirement.name.clone(), &version, place);
+        let mut pin = of_wheel(requirement.name.clone(), &version, url.trim(), place);
         pin.extras = requirement.extras;
+        pin.markers = markers;
         return Ok(Some(pin));
     }
     // `==` and `===` with what stands behind the `+`, which our versions do not keep.
@@ -87,20 +109,23 @@ pub(super) fn pin(text: &str, place: String) -> Result<Option<Pin>, String> {
     let version = version.or_else(|| Bounded::parse(text)?.bounds.exactly().cloned());
     Ok(Some(Pin {
         name: normalised(&requirement.name),
+        allowed: requirement.specifiers().filter(|_| version.is_none()),
         version,
         local,
         extras: requirement.extras,
+        markers,
         place,
         ..Pin::default()
     }))
 }
 
-fn of_version(name: String, version: &str, place: String) -> Pin {
+fn of_wheel(name: String, version: &str, url: &str, place: String) -> Pin {
     let (version, local) = split_local(version);
     Pin {
         name,
         version,
         local,
+        wheels: platform_tags(url).unwrap_or_default(),
         place,
         ..Pin::default()
     }
@@ -111,8 +136,15 @@ fn option(line: &str) -> Option<(&str, &str)> {
     if !line.starts_with('-') {
         return None;
     }
+    // Short options take their value without a sign between, too: `-rbase.txt`.
+    for short in ["-r", "-c", "-i", "-f", "-e"] {
+        if let Some(value) = line.strip_prefix(short) {
+            let value = value.trim_start_matches(['=', ' ', '\t']).trim();
+            return (!value.is_empty()).then_some((short, value));
+        }
+    }
     let (option, value) = line.split_once(|c: char| c == '=' || c.is_whitespace())?;
-    Some((option, value.trim()))
+    Some((option, value.trim_start_matches(['=', ' ', '\t']).trim()))
 }
 
 /// Lines without comments, those that end in `\` joined with the next, each with the number of its first.

@@ -39,17 +39,19 @@ pub(super) fn probe(
             "variables, the working folder, the environment, extensions built before",
         )
     };
+    let mut requests_unread = Vec::new();
     let requests = if nvcc.is_empty() && homes.is_empty() {
         Reading::absent("no toolkit was found or named")
     } else {
         Reading::present(
-            requests::find(&places, working_folder),
+            requests::find(&places, working_folder, &mut requests_unread),
             "variables, build folders of the working folder",
         )
     };
     let looked_in = "CUDA_HOME, CUDA_PATH, CUDACXX, PATH, /usr/local/cuda*, the environment";
     ToolchainFacts {
         requests,
+        requests_unread,
         compilers: if nvcc.is_empty() {
             Reading::absent("no nvcc that would call one")
         } else {

@@ -2,19 +2,23 @@
 //! commands that it wrote down. A build folder is one that lies in the working folder and has a name for it.
 
 use super::Places;
-use crate::facts::ArchitectureRequest;
+use crate::facts::{ArchitectureRequest, Reading};
 use crate::read::architectures::{self, Asked};
-use crate::read::window::bytes_up_to;
+use crate::read::window::{ReadAt as _, bytes_up_to};
 use crate::sysroot::join;
 
 /// The most of a `CMakeCache.txt` or `compile_commands.json` that is read, in bytes.
-const CAP: usize = 1 << 20;
+const CAP: usize = 8 << 20;
 /// The most build folders that are looked into.
 const MOST_FOLDERS: usize = 16;
 /// The most characters of a request that are kept.
 const MOST_TEXT: usize = 200;
 
-pub(super) fn find(places: &Places<'_>, working_folder: Option<&str>) -> Vec<ArchitectureRequest> {
+pub(super) fn find(
+    places: &Places<'_>,
+    working_folder: Option<&str>,
+    unread: &mut Vec<String>,
+) -> Vec<ArchitectureRequest> {
     type Reader = fn(&str) -> Asked;
     const VARIABLES: &[(&str, Reader)] = &[
         ("TORCH_CUDA_ARCH_LIST", architectures::of_torch),
@@ -34,7 +38,7 @@ pub(super) fn find(places: &Places<'_>, working_folder: Option<&str>) -> Vec<Arc
         .flat_map(|dir| folders(places, dir))
     {
         let cache = join(&folder, "CMakeCache.txt");
-        if let Some(text) = text(places, &cache) {
+        if let Some(text) = text(places, &cache, unread) {
             let said = architectures::cmake_cache(&text);
             if let Some(list) = &said.architectures {
                 let asked = architectures::of_cmake(list);
@@ -59,7 +63,7 @@ pub(super) fn find(places: &Places<'_>, working_folder: Option<&str>) -> Vec<Arc
             }
         }
         let commands = join(&folder, "compile_commands.json");
-        if let Some(text) = text(places, &commands) {
+        if let Some(text) = text(places, &commands, unread) {
             let (asked, nvcc) = architectures::compile_commands(&text);
             let words: Vec<&str> = asked.written.iter().map(String::as_str).collect();
             let words = words.join(" ");
@@ -92,9 +96,19 @@ fn folders(places: &Places<'_>, working_folder: &str) -> Vec<String> {
     inside
 }
 
-fn text(places: &Places<'_>, path: &str) -> Option<String> {
+fn text(places: &Places<'_>, path: &str, unread: &mut Vec<String>) -> Option<String> {
     let file = places.sysroot.file(path);
-    let bytes = bytes_up_to(file.value()?, 0, CAP);
+    if let Reading::Unreadable { reason } = &file {
+        unread.push(reason.clone());
+    }
+    let file = file.value()?;
+    if file.len() > CAP as u64 {
+        unread.push(format!(
+            "{path}: of its {} bytes {CAP} were read",
+            file.len()
+        ));
+    }
+    let bytes = bytes_up_to(file, 0, CAP);
     Some(String::from_utf8_lossy(&bytes).into_owned())
 }
 

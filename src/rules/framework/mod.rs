@@ -138,6 +138,16 @@ pub(super) static RULES: &[Rule] = &[
         page: include_str!("../pages/triton-ptxas-lacks-gpu.md"),
         check: assembler::triton_ptxas_lacks_gpu,
     },
+    Rule {
+        // Found by `preflight` alone, which reads requirement files.
+        id: "version-left-open",
+        layer: Layer::Framework,
+        severity: Severity::Warning,
+        need: Need::Detail,
+        follows_from: &[],
+        page: include_str!("../pages/version-left-open.md"),
+        check: |_| Outcome::Clean,
+    },
 ];
 
 /// A GPU that is here.

@@ -82,6 +82,7 @@ fn requirements<'a>(
             .find_map(|part| part.strip_prefix("python"))
             .filter(|version| version.contains('.'))
             .map(str::to_owned),
+        cpython: false,
     };
     // Conda's dependencies have another form and other names.
     let lines = if dist.is_conda_package() {

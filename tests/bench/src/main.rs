@@ -8,9 +8,13 @@
 //!     cargo run --release --manifest-path tests/bench/Cargo.toml -- inspect [--runs N] [--bin PROGRAM]...
 //!         [--cuobjdump PROGRAM] [FILE]...
 //!
-//! and what it costs on a container image, beside its decompressor (see `image`):
+//! what it costs on a container image, beside its decompressor (see `image`):
 //!
 //!     cargo run --release --manifest-path tests/bench/Cargo.toml -- image [--runs N] [--bin PROGRAM]... FILE...
+//!
+//! and what `gpudoctor preflight` costs on a repository of 2,000 artifacts (see `repository`):
+//!
+//!     cargo run --release --manifest-path tests/bench/Cargo.toml -- preflight [--cuobjdump PROGRAM] FILE...
 //!
 //! Prints one line a program and situation: median, least and most of user and system time, the largest resident set, and
 //! the budget. Several programs are run by turns, so that they meet the same weather. It judges nothing: times depend on
@@ -29,6 +33,7 @@ mod headers;
 mod image;
 mod inspection;
 mod measure;
+mod repository;
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -47,6 +52,7 @@ struct Situation {
 struct Wanted {
     inspect: bool,
     image: bool,
+    preflight: bool,
     runs: Option<usize>,
     programs: Vec<PathBuf>,
     parts: PathBuf,
@@ -68,6 +74,8 @@ fn main() -> ExitCode {
             image::bench(&wanted)
         } else if wanted.inspect {
             inspection::bench(&wanted)
+        } else if wanted.preflight {
+            repository::bench(&wanted)
         } else {
             bench(&wanted)
         }
@@ -86,6 +94,7 @@ fn wanted(mut arguments: impl Iterator<Item = String>) -> Result<Wanted, String>
     let mut wanted = Wanted {
         inspect: false,
         image: false,
+        preflight: false,
         runs: None,
         programs: Vec::new(),
         parts: repository.join("target/parts"),
@@ -94,12 +103,14 @@ fn wanted(mut arguments: impl Iterator<Item = String>) -> Result<Wanted, String>
     };
     while let Some(option) = arguments.next() {
         if !option.starts_with('-') {
-            let is_told = wanted.inspect || wanted.image;
-            if option == "inspect" && !is_told {
+            let is_chosen = wanted.inspect || wanted.image || wanted.preflight;
+            if option == "inspect" && !is_chosen {
                 wanted.inspect = true;
-            } else if option == "image" && !is_told {
+            } else if option == "image" && !is_chosen {
                 wanted.image = true;
-            } else if is_told {
+            } else if option == "preflight" && !is_chosen {
+                wanted.preflight = true;
+            } else if is_chosen {
                 wanted.files.push(PathBuf::from(option));
             } else {
                 return Err(format!("unknown word `{option}`"));
@@ -116,7 +127,9 @@ fn wanted(mut arguments: impl Iterator<Item = String>) -> Result<Wanted, String>
             }
             "--bin" => wanted.programs.push(PathBuf::from(value)),
             "--parts" => wanted.parts = PathBuf::from(value),
-            "--cuobjdump" if wanted.inspect => wanted.cuobjdump = Some(PathBuf::from(value)),
+            "--cuobjdump" if wanted.inspect || wanted.preflight => {
+                wanted.cuobjdump = Some(PathBuf::from(value))
+            }
             _ => return Err(format!("unknown option `{option}`")),
         }
     }

@@ -51,6 +51,14 @@ impl Costs {
         Ok(costs)
     }
 
+    /// One run that counts, and none before it: for what takes minutes.
+    ///
+    /// # Errors
+    /// As [`cost`].
+    pub(crate) fn once(run: &Run) -> Result<Self, String> {
+        Ok(Self(vec![cost(run)?]))
+    }
+
     /// Median, least and most processor time, in milliseconds.
     pub(crate) fn cpu_ms(&self) -> [f64; 3] {
         let at = |index: usize| self.0.get(index).map_or(f64::NAN, |cost| cost.cpu_ms);

@@ -16,6 +16,9 @@ fuzz_target!(|bytes: &[u8]| {
     let _ = record::shared_objects(&bytes);
     let _ = record::conda(bytes);
     if let Some(required) = Requirement::parse(&text) {
-        let _ = (required.applies(&Platform::default(), &[]), required.judge(&text));
+        let _ = (
+            required.applies(&Platform::default(), &[]),
+            required.judge(&text),
+        );
     }
 });

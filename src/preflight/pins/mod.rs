@@ -1,21 +1,33 @@
-//! What a file pins, held against a machine: whether the driver takes the CUDA of a framework's build, and whether the
-//! build has code for the GPUs.
+//! What a file pins, held against a machine: whether it is installed there at all (markers, platform tags), whether the
+//! driver takes the CUDA of a framework's build, and whether the build has code for the GPUs.
+//!
+//! Of a version that is left open all releases that the file allows and the matrix knows are judged: an installer takes the
+//! newest.
 //!
 //! A package that no table knows is none of the GPU stack, and says nothing. Of one that a table knows, a release without
 //! a row is unknown: it is told, and never taken for its neighbour.
 
+mod installed;
+mod open;
+
 use super::manifest::Pin;
-use crate::ask;
 use crate::facts::Layer;
 use crate::finding::{Finding, Fix, Severity};
 use crate::inspect::{Machine, by_minor_version};
-use crate::matrix::{Capability, CodeFit, CodeTargets, Matrix, cuda_of_torch_tag, torch_tag};
+use crate::matrix::{
+    Capability, CodeFit, CodeTargets, Machine as WheelMachine, Matrix, cuda_of_torch_tag, torch_tag,
+};
 use crate::rules::BUILT_ON_TORCH;
 use crate::target;
 use crate::version::Version;
 
+/// The machine that is judged for where a target does not say which it is.
+const ARCH: &str = "x86_64";
+
 /// What a pin means for the GPU stack.
 struct Build {
+    /// The package and its release, by which the matrix knows its wheels.
+    wheel: Option<(&'static str, Version)>,
     /// `torch 2.7.1+cu126`.
     shown: String,
     /// The CUDA whose runtime it brings or needs; a major version alone where no more is known.
@@ -46,7 +58,7 @@ enum Meaning {
 
 /// Whether a pin has to do with the GPU.
 pub(super) fn concerns_gpu(pin: &Pin, matrix: &Matrix) -> bool {
-    !matches!(meaning(pin, matrix), Meaning::Nothing)
+    !matches!(meaning(pin, matrix, ARCH), Meaning::Nothing)
 }
 
 /// What brings a PyTorch with it, where nothing says which: it is no project that needs no GPU.
@@ -64,7 +76,7 @@ pub(super) fn brought(pins: &[&Pin], matrix: &Matrix) -> (Vec<Version>, bool) {
     let mut runtimes = Vec::new();
     let mut all = false;
     for pin in pins {
-        if let Meaning::Build(build) = meaning(pin, matrix) {
+        if let Meaning::Build(build) = meaning(pin, matrix, ARCH) {
             all |= build.layer == Layer::Framework;
             runtimes.push(build.cuda);
         }
@@ -87,29 +99,25 @@ pub(super) fn judge(
     for name in names {
         let mut of_name = Vec::new();
         for pin in pins.iter().filter(|pin| pin.name == name) {
-            let mut not_told = Vec::new();
-            let found = match meaning(pin, matrix) {
-                Meaning::Nothing => continue,
-                Meaning::Build(build) => one(pin, &build, machine, matrix, &mut not_told),
-                Meaning::NoCuda(shown) => no_cuda(pin, &shown, machine),
-                Meaning::Unknown(why) => {
-                    not_told.push(format!("{}: {why}", pin.place));
-                    Vec::new()
-                }
+            let applies = installed::applies(pin, machine);
+            if applies == Some(false) {
+                continue;
+            }
+            let Some(mut judged) = of_pin(pin, machine, matrix) else {
+                continue;
             };
-            of_name.push((found, not_told));
+            if applies.is_none() {
+                judged = installed::hangs_on_marker(pin, judged);
+            }
+            of_name.push(judged);
         }
-        let bad = |(found, not_told): &(Vec<Finding>, Vec<String>)| {
-            let worst = found.iter().map(|f| f.severity).max();
-            (worst, !not_told.is_empty())
-        };
-        of_name.sort_by_key(bad);
+        of_name.sort_by_key(|judged| (judged.worst(), !judged.not_told.is_empty()));
         let mut of_name = of_name.into_iter();
-        if let Some((found, not_told)) = of_name.next() {
-            findings.extend(found);
-            unknown.extend(not_told);
+        if let Some(best) = of_name.next() {
+            findings.extend(best.found);
+            unknown.extend(best.not_told);
         }
-        for mut finding in of_name.flat_map(|(found, _)| found) {
+        for mut finding in of_name.flat_map(|judged| judged.found) {
             finding.severity = finding.severity.min(Severity::Warning);
             finding = finding.evidence(
                 "another pin of it",
@@ -122,13 +130,62 @@ pub(super) fn judge(
     findings
 }
 
-fn meaning(pin: &Pin, matrix: &Matrix) -> Meaning {
+/// What came of one pin.
+#[derive(Default)]
+struct Judged {
+    found: Vec<Finding>,
+    not_told: Vec<String>,
+}
+
+impl Judged {
+    fn worst(&self) -> Option<Severity> {
+        self.found.iter().map(|finding| finding.severity).max()
+    }
+
+    /// Nothing that is worth a warning, and all could be told.
+    fn is_fine(&self) -> bool {
+        self.worst() < Some(Severity::Warning) && self.not_told.is_empty()
+    }
+
+    fn fails(&self) -> bool {
+        self.worst() == Some(Severity::Error)
+    }
+}
+
+/// What is found of one pin; `None` where it has nothing to do with the GPU.
+fn of_pin(pin: &Pin, machine: &Machine, matrix: &Matrix) -> Option<Judged> {
+    if pin.version.is_none()
+        && let Some(judged) = open::judge(pin, machine, matrix)
+    {
+        return Some(judged);
+    }
+    of_version(pin, machine, matrix)
+}
+
+fn of_version(pin: &Pin, machine: &Machine, matrix: &Matrix) -> Option<Judged> {
+    let mut judged = Judged::default();
+    match meaning(pin, matrix, arch_of(machine)) {
+        Meaning::Nothing => return None,
+        Meaning::Build(build) => {
+            judged.found = one(pin, &build, machine, matrix, &mut judged.not_told);
+        }
+        Meaning::NoCuda(shown) => judged.found = no_cuda(pin, &shown, machine),
+        Meaning::Unknown(why) => judged.not_told.push(format!("{}: {why}", pin.place)),
+    }
+    Some(judged)
+}
+
+fn arch_of(machine: &Machine) -> &str {
+    machine.arch.as_deref().unwrap_or(ARCH)
+}
+
+fn meaning(pin: &Pin, matrix: &Matrix, arch: &str) -> Meaning {
     match pin.name.as_str() {
-        "torch" => torch(pin, matrix),
+        "torch" => torch(pin, matrix, arch),
         "pytorch" | "pytorch-gpu" | "libtorch" => conda_build(pin),
-        "tensorflow" | "tensorflow-gpu" => tensorflow(pin, matrix),
-        "onnxruntime-gpu" => onnxruntime(pin, matrix),
-        "vllm" => vllm(pin, matrix),
+        "tensorflow" | "tensorflow-gpu" => tensorflow(pin, matrix, arch),
+        "onnxruntime-gpu" => onnxruntime(pin, matrix, arch),
+        "vllm" => vllm(pin, matrix, arch),
         "jax" => match pin.extras.iter().find_map(|extra| jax_extra(extra)) {
             Some(major) => jax(pin, major, matrix),
             None => Meaning::Nothing,
@@ -153,6 +210,7 @@ fn jax_extra(extra: &str) -> Option<u32> {
 
 fn framework(shown: String, cuda: Version, code: Option<CodeTargets>, source: &str) -> Build {
     Build {
+        wheel: None,
         shown,
         cuda,
         code,
@@ -174,7 +232,8 @@ fn no_row(pin: &Pin, version: &Version) -> Meaning {
     Meaning::Unknown(format!("{} {version} is not in the matrix", pin.name))
 }
 
-fn torch(pin: &Pin, matrix: &Matrix) -> Meaning {
+fn torch(pin: &Pin, matrix: &Matrix, arch: &str) -> Meaning {
+    let wheel_machine = WheelMachine::parse(arch);
     let tag = pin.local.as_ref().or(pin.index.as_ref());
     let Some(version) = &pin.version else {
         return open(pin, "CUDA");
@@ -200,6 +259,12 @@ fn torch(pin: &Pin, matrix: &Matrix) -> Meaning {
             }
             None => release.cuda.clone(),
         },
+        None if wheel_machine == Some(WheelMachine::Aarch64) && !release.aarch64_cuda => {
+            return Meaning::NoCuda(format!(
+                "torch {} for aarch64, as on PyPI,",
+                release.version
+            ));
+        }
         None => release.cuda.clone(),
     };
     let archs = matrix.torch_archs(&release.version, &cuda);
@@ -209,8 +274,10 @@ fn torch(pin: &Pin, matrix: &Matrix) -> Meaning {
         build: Some(target::TorchBuild::Cuda(cuda.clone())),
     };
     let source = archs.map_or(&release.source, |row| &row.source);
-    let mut build = framework(shown, cuda, archs.map(|row| row.x86_64.clone()), source);
+    let code = archs.and_then(|row| row.code(wheel_machine?).cloned());
+    let mut build = framework(shown, cuda, code, source);
     build.torch = Some(asked);
+    build.wheel = Some(("torch", release.version.clone()));
     Meaning::Build(Box::new(build))
 }
 
@@ -251,37 +318,39 @@ fn conda_build(pin: &Pin) -> Meaning {
     }
 }
 
-fn tensorflow(pin: &Pin, matrix: &Matrix) -> Meaning {
+fn tensorflow(pin: &Pin, matrix: &Matrix, arch: &str) -> Meaning {
     let Some(version) = &pin.version else {
         return open(pin, "CUDA");
     };
-    match matrix.tensorflow_release(version) {
-        Some(row) => Meaning::Build(Box::new(framework(
-            format!("tensorflow {version} (CUDA {})", row.cuda),
-            row.cuda.clone(),
-            row.archs.clone(),
-            &row.source,
-        ))),
-        None => no_row(pin, version),
+    let Some(row) = matrix.tensorflow_release(version) else {
+        return no_row(pin, version);
+    };
+    if arch != ARCH {
+        return Meaning::Unknown(format!(
+            "whether tensorflow {version} for {arch} is built with CUDA is not known"
+        ));
     }
+    let shown = format!("tensorflow {version} (CUDA {})", row.cuda);
+    let mut build = framework(shown, row.cuda.clone(), row.archs.clone(), &row.source);
+    build.wheel = Some(("tensorflow", version.clone()));
+    Meaning::Build(Box::new(build))
 }
 
-fn onnxruntime(pin: &Pin, matrix: &Matrix) -> Meaning {
+fn onnxruntime(pin: &Pin, matrix: &Matrix, arch: &str) -> Meaning {
     let Some(version) = &pin.version else {
         return open(pin, "CUDA");
     };
-    match matrix.onnxruntime(version) {
-        Some(row) => Meaning::Build(Box::new(framework(
-            format!("onnxruntime-gpu {version} (CUDA {})", row.cuda),
-            row.cuda.clone(),
-            row.archs.clone(),
-            &row.source,
-        ))),
-        None => no_row(pin, version),
-    }
+    let Some(row) = matrix.onnxruntime(version) else {
+        return no_row(pin, version);
+    };
+    let shown = format!("onnxruntime-gpu {version} (CUDA {})", row.cuda);
+    let code = row.archs.clone().filter(|_| arch == ARCH);
+    let mut build = framework(shown, row.cuda.clone(), code, &row.source);
+    build.wheel = Some(("onnxruntime-gpu", version.clone()));
+    Meaning::Build(Box::new(build))
 }
 
-fn vllm(pin: &Pin, matrix: &Matrix) -> Meaning {
+fn vllm(pin: &Pin, matrix: &Matrix, arch: &str) -> Meaning {
     let Some(version) = &pin.version else {
         return open(pin, "CUDA");
     };
@@ -289,12 +358,12 @@ fn vllm(pin: &Pin, matrix: &Matrix) -> Meaning {
         return no_row(pin, version);
     };
     let archs = matrix.torch_archs(&row.torch, &row.cuda);
-    Meaning::Build(Box::new(framework(
-        format!("vllm {version} (torch {}, CUDA {})", row.torch, row.cuda),
-        row.cuda.clone(),
-        archs.map(|row| row.x86_64.clone()),
-        &row.source,
-    )))
+    let code = archs.and_then(|row| row.code(WheelMachine::parse(arch)?).cloned());
+    let shown = format!("vllm {version} (torch {}, CUDA {})", row.torch, row.cuda);
+    let mut build = framework(shown, row.cuda.clone(), code, &row.source);
+    build.capability_min = row.capability_min;
+    build.wheel = Some(("vllm", row.version.clone()));
+    Meaning::Build(Box::new(build))
 }
 
 fn jax(pin: &Pin, major: u32, matrix: &Matrix) -> Meaning {
@@ -314,6 +383,11 @@ fn jax(pin: &Pin, major: u32, matrix: &Matrix) -> Meaning {
         &row.source,
     );
     build.capability_min = Some(row.capability_min);
+    build.wheel = match major {
+        12 => Some(("jax-cuda12-plugin", row.version.clone())),
+        13 => Some(("jax-cuda13-plugin", row.version.clone())),
+        _ => None,
+    };
     Meaning::Build(Box::new(build))
 }
 
@@ -351,6 +425,9 @@ fn by_name(pin: &Pin) -> Meaning {
     };
     if OF_CUDA.contains(&name) {
         let cuda = version.and_then(|v| Version::parse(&v.major_minor()));
+        // `nvidia-cuda-runtime-cu12` alone is some 12.x.
+        let by_suffix = || Version::parse(name.rsplit_once("-cu")?.1);
+        let cuda = cuda.or_else(by_suffix);
         return build(cuda, Layer::Runtime);
     }
     // cupy-cuda12x, cupy-cuda118.
@@ -412,6 +489,10 @@ fn one(
         );
         return findings;
     }
+    let not_installed = installed::wheel(pin, build, machine, matrix, unknown);
+    if !not_installed.is_empty() {
+        return not_installed;
+    }
     let level = machine.driver.as_ref().and_then(|driver| {
         let (low, high) = matrix.cuda_level_range(driver);
         let runs = |level: u32| matrix.runtime_accepts(&build.cuda, level);
@@ -446,8 +527,8 @@ fn one(
     for gpu in &machine.gpus {
         let (major, minor) = gpu.capability;
         let fit = match (&build.code, build.capability_min) {
+            (_, Some(least)) if gpu.capability < least => CodeFit::No,
             (Some(code), _) => matrix.code_fit(code, gpu.capability, &build.cuda, level),
-            (None, Some(least)) if gpu.capability < least => CodeFit::No,
             (None, Some(_)) => continue,
             (None, None) => {
                 // Only of PyTorch a missing list of code is a gap; of the others none is kept.
@@ -479,14 +560,20 @@ fn one(
                     machine.driver.as_ref().map_or("", Version::as_str)
                 ),
             ),
-            CodeFit::No => (
-                "framework-lacks-gpu-code",
-                Layer::Framework,
-                format!(
-                    "{} has no code for {} (sm_{major}{minor})",
-                    build.shown, gpu.name
-                ),
-            ),
+            CodeFit::No => {
+                let least = build.capability_min.filter(|least| gpu.capability < *least);
+                let why = match least {
+                    Some((a, b)) => {
+                        format!("needs compute capability {a}.{b}, and does not run on")
+                    }
+                    None => "has no code for".to_owned(),
+                };
+                (
+                    "framework-lacks-gpu-code",
+                    Layer::Framework,
+                    format!("{} {why} {} (sm_{major}{minor})", build.shown, gpu.name),
+                )
+            }
         };
         let has = build
             .code
@@ -557,8 +644,7 @@ fn with_ways(mut finding: Finding, build: &Build, machine: &Machine, matrix: &Ma
         torch: build.torch.clone(),
         ..target::Target::default()
     };
-    let ways = ask::can(matrix, &asked).map_or_else(|_| Vec::new(), |answer| answer.ways);
-    for way in ways.into_iter().filter(|way| way.open == Some(true)) {
+    for way in machine.advice.ways(matrix, &asked) {
         let mut fix = Fix::at(way.layer, way.summary).cost(way.cost);
         if let Some(why) = way.why_second {
             fix = fix.second(why);
