@@ -176,7 +176,14 @@ fn code(question: &str) -> Option<Asked> {
         {
             found.push((entry, Some(("cuda", now))));
         }
-        found.sort_by_key(|(entry, _)| (std::cmp::Reverse(entry.weight()), *entry));
+        // What a bare number means most often: a code of CUDA or NVML, or an Xid.
+        let common = |code: &Option<(&str, i32)>| {
+            code.is_some_and(|(domain, _)| ["cuda", "nvml", "xid", "sxid"].contains(&domain))
+        };
+        found.sort_by_key(|(entry, code)| {
+            (!common(code), std::cmp::Reverse(entry.weight()), *entry)
+        });
+        found.dedup_by_key(|(entry, _)| *entry);
     } else {
         found.extend(domains.into_iter().filter_map(|domain| {
             entry_of_code(domain, number).map(|(entry, number)| (entry, Some((domain, number))))
@@ -231,6 +238,12 @@ mod tests {
             ("cuda error 38", "cuda-100-no-device"),
             ("CUDA_ERROR: 3", "cuda-3-initialization-error"),
             ("cudnn 9999", "?"),
+            ("cudnn 8", "cudnn-5000-execution-failed"),
+            ("hipError 98", "hip-invalid-device-function"),
+            ("cufft 5", "cufft-internal-error"),
+            ("hsa 0x1008", "hsa-out-of-resources"),
+            ("opencl -5", "cl-out-of-resources"),
+            ("cudaSuccess", "success"),
             ("no idea 79 at all", "text"),
             ("", "text"),
         ] {
@@ -243,6 +256,8 @@ mod tests {
         for number in ["100", "999", "35"] {
             assert!(ids(number).len() >= 2, "{number}: {:?}", ids(number));
         }
+        assert_eq!(ids("100").first(), Some(&"cuda-100-no-device"));
+        assert_eq!(ids("0"), ["success"]);
         assert_eq!(ids("35").first(), Some(&"cuda-35-insufficient-driver"));
     }
 }
