@@ -26,8 +26,11 @@ fn fixture(name: &str) -> Vec<u8> {
 }
 
 fn explained(text: &[u8]) -> Explanation {
+    thread_local! {
+        static MATRIX: Matrix = Matrix::bundled();
+    }
     let scan = explain::scan(text).unwrap();
-    explain::of_scan(&scan, &Matrix::bundled())
+    MATRIX.with(|matrix| explain::of_scan(&scan, matrix))
 }
 
 #[derive(Deserialize)]
