@@ -177,11 +177,11 @@ fn code(question: &str) -> Option<Asked> {
             found.push((entry, Some(("cuda", now))));
         }
         // What a bare number means most often: a code of CUDA or NVML, or an Xid.
-        let common = |code: &Option<(&str, i32)>| {
+        let common = |code: Option<(&str, i32)>| {
             code.is_some_and(|(domain, _)| ["cuda", "nvml", "xid", "sxid"].contains(&domain))
         };
         found.sort_by_key(|(entry, code)| {
-            (!common(code), std::cmp::Reverse(entry.weight()), *entry)
+            (!common(*code), std::cmp::Reverse(entry.weight()), *entry)
         });
         found.dedup_by_key(|(entry, _)| *entry);
     } else {
