@@ -26,8 +26,11 @@ fn fixture(name: &str) -> Vec<u8> {
 }
 
 fn explained(text: &[u8]) -> Explanation {
+    thread_local! {
+        static MATRIX: Matrix = Matrix::bundled();
+    }
     let scan = explain::scan(text).unwrap();
-    explain::of_scan(&scan, &Matrix::bundled())
+    MATRIX.with(|matrix| explain::of_scan(&scan, matrix))
 }
 
 #[derive(Deserialize)]
@@ -128,6 +131,29 @@ fn healthy_logs_have_no_fault() {
         assert!(faults.is_empty(), "{name}: {faults:?}");
     }
     assert!(bytes > 1_000_000, "{bytes}");
+}
+
+/// Lines of programs and kernels that no machine at hand writes: alone and together they are no fault.
+#[test]
+fn healthy_lines_have_no_fault() {
+    let all = fixture("healthy-lines.txt");
+    let lines: Vec<&[u8]> = all
+        .split(|byte| *byte == b'\n')
+        .filter(|line| !line.is_empty() && !line.starts_with(b"#"))
+        .collect();
+    assert!(lines.len() > 250, "{}", lines.len());
+    let whole = lines.join(&b'\n');
+    let mut wrong = Vec::new();
+    for text in lines.into_iter().chain([whole.as_slice()]) {
+        wrong.extend(
+            explained(text)
+                .matches
+                .into_iter()
+                .filter(|m| m.severity > Severity::Note)
+                .map(|m| format!("{}: {}", m.id, m.text.unwrap_or_default())),
+        );
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }
 
 const DRIVER_TOO_OLD: &str = "CUDA driver version is insufficient for CUDA runtime version";

@@ -250,7 +250,9 @@ fn write(tables: &[Table], out: &Path, index: &mut String) {
         "pub(super) static OTHERS: &[(&str, Slot)] = &[\n{numbers}];\n"
     );
     codes.sort();
+    codes.dedup();
     names.sort();
+    names.dedup();
     let _ = writeln!(
         index,
         "pub(super) static CODES: &[(&str, i32, u16)] = &{codes:?};"

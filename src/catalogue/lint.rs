@@ -1,7 +1,8 @@
 //! Holds the catalogue against itself and against the rules: which entries cannot be right.
 //!
 //! It cannot say whether an entry is true. It knows that an entry has to be reachable by what it says of itself: by its
-//! codes, its names, and every sample line, better than any other entry.
+//! codes, its names, and every sample line, better than any other entry; and that a cause in a layer that rules look at
+//! has to name the finding that confirms it.
 
 use std::collections::BTreeSet;
 
@@ -156,6 +157,17 @@ fn causes(row: &super::Error, say: &mut dyn FnMut(String)) {
         say("a layer stands twice".to_owned());
     }
     for cause in &row.causes {
+        // Rules look at these layers: a cause there names the finding that confirms it, or says that none can.
+        let ruled = matches!(
+            cause.layer,
+            Layer::Driver | Layer::Container | Layer::Runtime | Layer::Libraries
+        );
+        if ruled && cause.findings.is_empty() && !cause.unseen {
+            say(format!("`{}` names no finding", cause.text));
+        }
+        if cause.unseen && !(ruled && cause.findings.is_empty()) {
+            say(format!("`{}` need not say that it is unseen", cause.text));
+        }
         for id in &cause.findings {
             if rules::by_id(id).is_none() {
                 say(format!("`{id}` is no finding"));

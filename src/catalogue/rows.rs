@@ -90,6 +90,9 @@ pub struct Cause {
     /// Ids of findings that confirm it, where the check of this machine can see it.
     #[serde(default)]
     pub findings: Vec<String>,
+    /// No rule can see it: said where the layer is one that rules look at, so that none is forgotten.
+    #[serde(default)]
+    pub unseen: bool,
 }
 
 /// A version that is read out of the text.

@@ -76,8 +76,25 @@ impl<'a> Line<'a> {
 pub(super) const PASSES_ON: u32 = 30;
 
 /// Domains of codes, for the lifetime of the program.
-const DOMAINS: [&str; 9] = [
-    "cuda", "nvml", "xid", "sxid", "cudnn", "cublas", "nccl", "opencl", "vk",
+const DOMAINS: [&str; 18] = [
+    "cuda",
+    "nvml",
+    "xid",
+    "sxid",
+    "cudnn",
+    "cublas",
+    "nccl",
+    "opencl",
+    "vk",
+    "cufft",
+    "cusolver",
+    "cusparse",
+    "curand",
+    "nvrtc",
+    "nvjitlink",
+    "hip",
+    "hsa",
+    "ze",
 ];
 
 /// Compiles a pattern of the catalogue: ASCII, whatever the case.

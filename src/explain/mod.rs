@@ -109,6 +109,14 @@ pub fn of_entry(entry: Entry, code: Option<(&str, i32)>) -> Option<Match> {
     let error = entry.error()?;
     let mut meaning = error.meaning;
     let mut names = error.names;
+    // Where an entry has a name for each of its codes, only that of the one in question is told.
+    if let Some((domain, number)) = code
+        && names.len() == error.codes.len()
+    {
+        let asked = format!("{domain} {number}");
+        let mut codes = error.codes.iter();
+        names.retain(|_| codes.next() == Some(&asked));
+    }
     if let Some((domain @ ("xid" | "sxid"), number)) = code
         && let Some((name, class)) = catalogue::number_name(domain, number)
     {

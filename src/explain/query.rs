@@ -15,7 +15,7 @@ pub enum Asked {
 }
 
 /// Words that name whose code a number is.
-const DOMAINS: [(&str, &str); 27] = [
+const DOMAINS: [(&str, &str); 53] = [
     ("xid", "xid"),
     ("xids", "xid"),
     ("nvrm", "xid"),
@@ -43,6 +43,32 @@ const DOMAINS: [(&str, &str); 27] = [
     ("cl", "opencl"),
     ("vulkan", "vk"),
     ("vkresult", "vk"),
+    ("vk", "vk"),
+    ("cufft", "cufft"),
+    ("cufftresult", "cufft"),
+    ("cufftresult_t", "cufft"),
+    ("cusolver", "cusolver"),
+    ("cusolverstatus_t", "cusolver"),
+    ("cusparse", "cusparse"),
+    ("cusparsestatus_t", "cusparse"),
+    ("curand", "curand"),
+    ("curandstatus_t", "curand"),
+    ("nvrtc", "nvrtc"),
+    ("nvrtcresult", "nvrtc"),
+    ("nvjitlink", "nvjitlink"),
+    ("nvjitlinkresult", "nvjitlink"),
+    ("hip", "hip"),
+    ("hiperror", "hip"),
+    ("hiperror_t", "hip"),
+    ("hipgetdevicecount", "hip"),
+    ("rocm", "hip"),
+    ("hsa", "hsa"),
+    ("hsa_status_t", "hsa"),
+    ("ze", "ze"),
+    ("zeinit", "ze"),
+    ("ze_result_t", "ze"),
+    ("level-zero", "ze"),
+    ("rccl", "nccl"),
 ];
 
 /// Words that say nothing beside a number.
@@ -82,7 +108,7 @@ pub fn ask(question: &str) -> Asked {
             .trim_end_matches("()")
             .trim_matches(['\'', '"', '`', ':', ',', '.']);
         let named: Vec<_> = catalogue::by_name(name)
-            .map(|entry| (entry, code_of_name(entry)))
+            .map(|entry| (entry, code_of_name(entry, name)))
             .collect();
         if !named.is_empty() {
             return Asked::Entries(named);
@@ -91,11 +117,19 @@ pub fn ask(question: &str) -> Asked {
     code(question).unwrap_or(Asked::Text)
 }
 
-/// The code of an entry that has one only.
-fn code_of_name(entry: Entry) -> Option<(&'static str, i32)> {
+/// The code of a name: of an entry that has one only, or that has a name for each.
+fn code_of_name(entry: Entry, name: &str) -> Option<(&'static str, i32)> {
     let error = entry.error()?;
-    let [code] = error.codes.as_slice() else {
-        return None;
+    let code = match error.codes.as_slice() {
+        [code] => code,
+        codes if codes.len() == error.names.len() => {
+            let place = error
+                .names
+                .iter()
+                .position(|known| known.eq_ignore_ascii_case(name))?;
+            codes.get(place)?
+        }
+        _ => return None,
     };
     let (domain, number) = code.split_once(' ')?;
     let domain = DOMAINS.iter().map(|(_, d)| *d).find(|d| *d == domain)?;
@@ -142,7 +176,14 @@ fn code(question: &str) -> Option<Asked> {
         {
             found.push((entry, Some(("cuda", now))));
         }
-        found.sort_by_key(|(entry, _)| (std::cmp::Reverse(entry.weight()), *entry));
+        // What a bare number means most often: a code of CUDA or NVML, or an Xid.
+        let common = |code: Option<(&str, i32)>| {
+            code.is_some_and(|(domain, _)| ["cuda", "nvml", "xid", "sxid"].contains(&domain))
+        };
+        found.sort_by_key(|(entry, code)| {
+            (!common(*code), std::cmp::Reverse(entry.weight()), *entry)
+        });
+        found.dedup_by_key(|(entry, _)| *entry);
     } else {
         found.extend(domains.into_iter().filter_map(|domain| {
             entry_of_code(domain, number).map(|(entry, number)| (entry, Some((domain, number))))
@@ -197,6 +238,12 @@ mod tests {
             ("cuda error 38", "cuda-100-no-device"),
             ("CUDA_ERROR: 3", "cuda-3-initialization-error"),
             ("cudnn 9999", "?"),
+            ("cudnn 8", "cudnn-5000-execution-failed"),
+            ("hipError 98", "hip-invalid-device-function"),
+            ("cufft 5", "cufft-internal-error"),
+            ("hsa 0x1008", "hsa-out-of-resources"),
+            ("opencl -5", "cl-out-of-resources"),
+            ("cudaSuccess", "success"),
             ("no idea 79 at all", "text"),
             ("", "text"),
         ] {
@@ -209,6 +256,8 @@ mod tests {
         for number in ["100", "999", "35"] {
             assert!(ids(number).len() >= 2, "{number}: {:?}", ids(number));
         }
+        assert_eq!(ids("100").first(), Some(&"cuda-100-no-device"));
+        assert_eq!(ids("0"), ["success"]);
         assert_eq!(ids("35").first(), Some(&"cuda-35-insufficient-driver"));
     }
 }

@@ -14,6 +14,7 @@
 
 mod application;
 mod grid;
+mod headers;
 mod identity;
 mod lab;
 mod libraries;
