@@ -33,6 +33,7 @@ use crate::error::Error;
 use crate::facts::{Facts, Reading, User};
 use crate::probe::vendor::Launcher;
 use crate::probe::{self, Request};
+use crate::redact::Redactor;
 use crate::report::json;
 use crate::sysroot::{Kind, Sysroot, path_text, waiting_for};
 
@@ -135,6 +136,12 @@ fn one_line(message: &str) -> String {
         .collect();
     let said = said.join("; ").replace(":; ", ": ").replace("; [", " [");
     format!("{said} (see `gpudoctor --help`)")
+}
+
+/// What takes the secrets of this machine out of a log's lines; `None` where they are to be kept.
+fn redactor(args: &LookArgs) -> Option<Redactor> {
+    let secrets = || probe::secrets(&Sysroot::live(), &own_environment());
+    (!args.no_redact).then(|| Redactor::new(secrets()))
 }
 
 /// Takes a snapshot as the options say.

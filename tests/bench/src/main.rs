@@ -8,6 +8,10 @@
 //!     cargo run --release --manifest-path tests/bench/Cargo.toml -- inspect [--runs N] [--bin PROGRAM]...
 //!         [--cuobjdump PROGRAM] [FILE]...
 //!
+//! and what `gpudoctor explain` costs on large logs beside `grep -F` (see `log`):
+//!
+//!     cargo run --release --manifest-path tests/bench/Cargo.toml -- log [--runs N] [--bin PROGRAM]...
+//!
 //! Prints one line a program and situation: median, least and most of user and system time, the largest resident set, and
 //! the budget. Several programs are run by turns, so that they meet the same weather. It judges nothing: times depend on
 //! the machine and on what else runs there.
@@ -23,6 +27,7 @@
 mod environment;
 mod headers;
 mod inspection;
+mod log;
 mod measure;
 
 use std::path::{Path, PathBuf};
@@ -41,6 +46,7 @@ struct Situation {
 /// What the command line asks for.
 struct Wanted {
     inspect: bool,
+    log: bool,
     runs: Option<usize>,
     programs: Vec<PathBuf>,
     parts: PathBuf,
@@ -52,6 +58,8 @@ fn main() -> ExitCode {
     let done = wanted(std::env::args().skip(1)).and_then(|wanted| {
         if wanted.inspect {
             inspection::bench(&wanted)
+        } else if wanted.log {
+            log::bench(&wanted)
         } else {
             bench(&wanted)
         }
@@ -69,6 +77,7 @@ fn wanted(mut arguments: impl Iterator<Item = String>) -> Result<Wanted, String>
     let repository = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
     let mut wanted = Wanted {
         inspect: false,
+        log: false,
         runs: None,
         programs: Vec::new(),
         parts: repository.join("target/parts"),
@@ -79,6 +88,8 @@ fn wanted(mut arguments: impl Iterator<Item = String>) -> Result<Wanted, String>
         if !option.starts_with('-') {
             if option == "inspect" && !wanted.inspect {
                 wanted.inspect = true;
+            } else if option == "log" && !wanted.inspect {
+                wanted.log = true;
             } else if wanted.inspect {
                 wanted.files.push(PathBuf::from(option));
             } else {
