@@ -69,7 +69,7 @@ fn time(text: &[u8]) -> Option<usize> {
         })
         .unwrap_or(text.len().min(40));
     let word = text.get(..end)?;
-    let marks = |mark: u8| word.iter().filter(|b| **b == mark).count();
+    let marks = |mark: u8| memchr::memchr_iter(mark, word).count();
     let date = word.len() >= 10 && (marks(b'-') >= 2 || marks(b'/') >= 2);
     let clock = marks(b':') >= 2 && word.len() >= 8;
     (date || clock).then_some(end)
@@ -95,7 +95,7 @@ fn logged(text: &[u8]) -> Option<usize> {
         at = word_end(text, at)?;
     }
     let clock = text.get(..at)?;
-    if clock.iter().filter(|b| **b == b':').count() < 2 {
+    if memchr::memchr_iter(b':', clock).count() < 2 {
         return None;
     }
     // Host and process are there, or they are not.
@@ -163,7 +163,7 @@ pub(super) fn tag(line: &[u8]) -> Option<&[u8]> {
         let rest = prefix.get(start..)?;
         let end = rest.iter().position(|b| matches!(b, b']' | b')'))?;
         let inner = rest.get(1..end)?;
-        let clock = inner.iter().filter(|b| **b == b':').count() >= 2
+        let clock = memchr::memchr_iter(b':', inner).count() >= 2
             || inner
                 .iter()
                 .all(|b| b.is_ascii_digit() || matches!(b, b' ' | b'.'))

@@ -313,22 +313,21 @@ fn backward(literal: &[u8], text: &[u8], mut at: usize) -> Option<usize> {
             b'\'' => quote_before(before),
             letter => (before.last()?.to_ascii_lowercase() == *letter).then_some(1),
         };
-        at -= match same {
-            Some(length) => length,
-            None => {
-                let start = match before.last()? {
-                    b'\n' => at,
-                    b' ' if prefix::is_of_kubernetes(before) => prefix_start(text, at)?,
-                    _ => return None,
-                };
-                let end = word_break_start(text, start.checked_sub(1)?);
-                let literal = literal.get(..=left)?;
-                let here = text.get(end.checked_sub(1)?)?;
-                return (here.to_ascii_lowercase() == *literal.last()?)
-                    .then(|| backward(literal, text, end))
-                    .flatten();
-            }
+        if let Some(length) = same {
+            at -= length;
+            continue;
+        }
+        let start = match before.last()? {
+            b'\n' => at,
+            b' ' if prefix::is_of_kubernetes(before) => prefix_start(text, at)?,
+            _ => return None,
         };
+        let end = word_break_start(text, start.checked_sub(1)?);
+        let literal = literal.get(..=left)?;
+        let here = text.get(end.checked_sub(1)?)?;
+        return (here.to_ascii_lowercase() == *literal.last()?)
+            .then(|| backward(literal, text, end))
+            .flatten();
     }
     Some(at)
 }
@@ -353,7 +352,13 @@ fn skip_escape_before(text: &[u8], at: usize) -> usize {
     let before = text
         .get(at.saturating_sub(LONGEST_ESCAPE)..at)
         .unwrap_or_default();
-    if before.last().is_none_or(|b| !b.is_ascii_alphabetic()) {
+    // Most letters that stand before a place are no end of a colour, and this is asked for every letter.
+    let [.., parameter, last] = before else {
+        return at;
+    };
+    let ends =
+        last.is_ascii_alphabetic() && matches!(parameter, b'0'..=b'9' | b';' | b'[' | b'(' | b'?');
+    if !ends {
         return at;
     }
     if before.ends_with(b"\x1b(B") {

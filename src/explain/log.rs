@@ -359,8 +359,14 @@ impl Place<'_> {
         let before = self.buffer.get(self.start..at.min(self.end));
         let at = before.map_or(0, |before| normal(before).len());
         let from = at.saturating_sub(KEPT_BEFORE).min(text.len() - KEPT);
-        let from = text.ceil_char_boundary(from);
-        let to = text.floor_char_boundary(from + KEPT);
+        let border = |mut at: usize| {
+            while !text.is_char_boundary(at) {
+                at -= 1;
+            }
+            at
+        };
+        let from = border(from);
+        let to = border((from + KEPT).min(text.len()));
         let part = text.get(from..to).unwrap_or_default().trim();
         let (start, end) = (
             if from > 0 { "... " } else { "" },
@@ -486,9 +492,7 @@ fn ordered(mut groups: Vec<Group>) -> Vec<Group> {
             3
         } else if Some(g.entry) == lead {
             0
-        } else if g.quoted {
-            2
-        } else if weight < PASSES_ON && heaviest >= PASSES_ON {
+        } else if g.quoted || weight < PASSES_ON && heaviest >= PASSES_ON {
             2
         } else {
             1
