@@ -249,6 +249,189 @@ fn a_log_is_read_whatever_stands_around_the_error() {
     assert!(explained(b"").matches.is_empty());
 }
 
+/// How the line of a program is broken and decorated by what carries it to the reader.
+#[test]
+fn a_text_is_read_however_it_was_quoted_and_broken() {
+    let prefixes = [
+        "> ",
+        ">> ",
+        "| ",
+        "[rank3]: ",
+        "[1,0]<stderr>:",
+        "3: ",
+        "web-1  | ",
+        "2026-12-01T10:00:00.123456789Z stderr F ",
+        "2026-12-01 10:00:00,123 ",
+        "Dec 01 10:00:00 host python[7]: ",
+        "[   12.345678] ",
+        "(EngineCore_0 pid=812) ",
+        "\u{1b}[36mweb-1  | \u{1b}[0m",
+        "[pod/train-0/main] ",
+    ];
+    let mut wrong = Vec::new();
+    let mut check = |name: &str, log: &str| {
+        let found = explained(log.as_bytes());
+        let first = found.matches.first();
+        let told = first.map(|m| (m.id.as_str(), m.line, m.count));
+        if told != Some(("cuda-35-insufficient-driver", Some(2), 1)) {
+            wrong.push(format!("{name}: {told:?}: {log:?}"));
+        }
+    };
+    for prefix in prefixes {
+        let whole = format!("{prefix}before\n{prefix}{DRIVER_TOO_OLD}\n{prefix}after\n");
+        check("whole", &whole);
+        // Broken at every blank.
+        for (at, _) in DRIVER_TOO_OLD.match_indices(' ') {
+            let (head, tail) = DRIVER_TOO_OLD.split_at(at);
+            let tail = tail.trim_start();
+            for newline in
+                ["\n", "\r\n", " \n"]
+                    .into_iter()
+                    .take(if prefix == "> " { 3 } else { 1 })
+            {
+                let log = format!(
+                    "{prefix}before{newline}{prefix}{head}{newline}{prefix}{tail}{newline}"
+                );
+                check("at a blank", &log);
+            }
+        }
+    }
+    // Broken by a terminal: anywhere; by mail with a hyphen; by Kubernetes after so many bytes.
+    for at in 1..DRIVER_TOO_OLD.len() {
+        let (head, tail) = DRIVER_TOO_OLD.split_at(at);
+        check("terminal", &format!("before\n{head}\n{tail}\nafter\n"));
+        let time = "2026-12-01T10:00:00.123456789Z stderr";
+        check(
+            "kubernetes",
+            &format!("{time} F before\n{time} P {head}\n{time} F {tail}\n{time} F after\n"),
+        );
+        let within_word = !head.ends_with(' ') && !tail.starts_with(' ');
+        if within_word {
+            check("hyphen", &format!("before\n{head}-\n{tail}\nafter\n"));
+        }
+    }
+    for (name, text) in [
+        (
+            "json",
+            format!("{{\"log\":\"{DRIVER_TOO_OLD}\\n\",\"stream\":\"stderr\"}}"),
+        ),
+        (
+            "message",
+            format!("{{\"level\": \"error\", \"message\": \"{DRIVER_TOO_OLD}\"}}"),
+        ),
+        (
+            "colour in json",
+            format!("{{\"log\":\"\\u001b[31m{DRIVER_TOO_OLD}\\u001b[0m\\n\"}}"),
+        ),
+        ("colour in cat -v", format!("^[[31m{DRIVER_TOO_OLD}^[[0m")),
+        (
+            "charset",
+            format!("\u{1b}(B\u{1b}[m{DRIVER_TOO_OLD}\u{1b}(B\u{1b}[m"),
+        ),
+        ("table", format!("| 3 | {DRIVER_TOO_OLD} | x |")),
+        ("code", format!("`{DRIVER_TOO_OLD}`")),
+        ("no-break spaces", DRIVER_TOO_OLD.replace(' ', "\u{a0}")),
+    ] {
+        check(name, &format!("before\n{text}\nafter\n"));
+    }
+    assert!(wrong.is_empty(), "{}: {}", wrong.len(), wrong.join("\n"));
+    let big_endian: Vec<u8> = [0xfe, 0xff]
+        .into_iter()
+        .chain(
+            format!("before\n{DRIVER_TOO_OLD}\n")
+                .encode_utf16()
+                .flat_map(u16::to_be_bytes),
+        )
+        .collect();
+    assert_eq!(explained(&big_endian).matches[0].line, Some(2));
+}
+
+#[test]
+fn patterns_see_a_text_in_one_piece_as_well() {
+    for log in [
+        "[rank0]: cuInit failed with error\n[rank1]: step 5\n[rank0]: code: 803\n",
+        "this line is long enough to have been broken by the terminal: cuInit retu\nrned 803\n",
+        "web-1  | cuInit failed with\nweb-1  | error code 803\n",
+    ] {
+        let found = explained(log.as_bytes());
+        let first = found.matches.first().map(|m| (m.id.as_str(), m.line));
+        assert!(
+            first.is_some_and(|(id, _)| id == "cuda-803-system-driver-mismatch"),
+            "{first:?}: {log:?}"
+        );
+    }
+    // What stands in lines of their own is not read as one.
+    for log in [
+        "[rank0]: cuInit failed with error\n[rank1]: code: 803\n",
+        "cuInit was called with success by the program, as it has to be\n\n803 tests passed\n",
+    ] {
+        let found = explained(log.as_bytes());
+        assert!(
+            found
+                .matches
+                .iter()
+                .all(|m| m.id != "cuda-803-system-driver-mismatch"),
+            "{log:?}"
+        );
+    }
+}
+
+#[test]
+fn the_symptom_of_a_traceback_is_its_last_line() {
+    let log = "\
+Traceback (most recent call last):
+  File \"/app/train.py\", line 12, in <module>
+    raise_if(cudaErrorNoDevice, \"no CUDA-capable device is detected\")
+  File \"/app/check.py\", line 3, in raise_if
+    x = torch.zeros(1).cuda()
+RuntimeError: CUDA error: out of memory
+";
+    let found = explained(log.as_bytes());
+    let told: Vec<_> = found
+        .matches
+        .iter()
+        .map(|m| (m.id.as_str(), m.line))
+        .collect();
+    assert_eq!(told[0], ("cuda-2-out-of-memory", Some(6)), "{told:?}");
+    assert!(told.contains(&("cuda-100-no-device", Some(3))), "{told:?}");
+}
+
+#[test]
+fn repeats_are_counted_and_a_long_line_is_shown_around_what_was_found() {
+    let log = format!(
+        "{}{}",
+        format!("x: {DRIVER_TOO_OLD}\n").repeat(10_000),
+        "x: no CUDA-capable device is detected\n".repeat(3)
+    );
+    let found = explained(log.as_bytes());
+    let told: Vec<_> = found
+        .matches
+        .iter()
+        .map(|m| (m.id.as_str(), m.line, m.line_end, m.count))
+        .collect();
+    assert_eq!(
+        told,
+        [
+            ("cuda-35-insufficient-driver", Some(1), Some(10_000), 10_000),
+            ("cuda-100-no-device", Some(10_001), Some(10_003), 3),
+        ]
+    );
+    let log = format!(
+        "{}{DRIVER_TOO_OLD}{}",
+        "y ".repeat(50_000),
+        " z".repeat(50_000)
+    );
+    let found = explained(log.as_bytes());
+    let text = found.matches[0].text.as_deref().unwrap();
+    assert!(text.contains(DRIVER_TOO_OLD), "{text}");
+    assert!(
+        text.starts_with("... y") && text.ends_with("z ..."),
+        "{text}"
+    );
+    assert!(text.len() < 500, "{}", text.len());
+    assert_eq!(found.matches[0].count, 1);
+}
+
 #[test]
 fn the_first_failure_comes_before_what_follows_from_it() {
     let log = "\

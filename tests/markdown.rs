@@ -23,6 +23,7 @@ fn markdown_of(facts: &Facts, diagnosis: &Diagnosis) -> String {
         matrix: matrix(),
         diagnosis,
         symptoms: &[],
+        log: None,
     })
 }
 
@@ -116,6 +117,7 @@ fn nothing_private_is_in_any_format_and_no_word_is_damaged() {
                 matrix: matrix(),
                 diagnosis: &diagnosis,
                 symptoms: &[],
+                log: None,
             };
             let documents = [
                 markdown::render(&report),

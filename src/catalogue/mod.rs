@@ -6,13 +6,14 @@
 
 mod index;
 pub mod lint;
+mod prefix;
 mod rows;
 mod search;
 
 use std::sync::LazyLock;
 
-pub use rows::{Cause, Error, Form, Legacy, Number, Pattern, Role, VersionIn};
-pub use search::{Hit, find, normal};
+pub use rows::{Cause, Error, Form, Legacy, Number, Pattern, Role, Success, VersionIn};
+pub use search::{Hit, find, normal, unfolded};
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 
@@ -103,6 +104,16 @@ pub fn forms() -> impl Iterator<Item = Entry> {
         .filter(|entry| entry.is_form())
 }
 
+/// What tells the lines of one writer from those of others: `[rank3]`, `web-1`.
+pub fn tag(line: &[u8]) -> Option<&[u8]> {
+    prefix::tag(line)
+}
+
+/// A line without what stands before its own words: quote marks, ranks, times, hosts.
+pub fn without_prefix(line: &[u8]) -> &[u8] {
+    line.get(prefix::length(line)..).unwrap_or_default()
+}
+
 /// The entry of an id.
 pub fn by_id(id: &str) -> Option<Entry> {
     all().find(|entry| entry.id() == id)
@@ -140,6 +151,12 @@ pub fn since_cuda_10_1(number: i32) -> Option<i32> {
         .iter()
         .find(|row| row.number == number)
         .map(|row| row.now)
+}
+
+/// What says that a call went well, one row an interface.
+pub fn successes() -> &'static [Success] {
+    static SUCCESSES: LazyLock<Vec<Success>> = LazyLock::new(|| others("success"));
+    &SUCCESSES
 }
 
 /// The name of an Xid in the kernel module's header, and for an `SXid` its class, whether or not it has an entry of its own.

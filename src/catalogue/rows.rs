@@ -1,8 +1,8 @@
 //! What stands in a file of the catalogue.
 //!
 //! A file is a family of failures: a head (`schema`, `as_of`), then tables. `[[error]]` is one failure, [`Error`];
-//! `[[form]]` a way in which programs write a bare number, [`Form`]; `[[number]]` a number with its name alone, and
-//! `[[legacy]]` a number that CUDA gave before 10.1. The index that is made when gpudoctor is built reads `id`, `weight`,
+//! `[[form]]` a way in which programs write a bare number, [`Form`]; `[[number]]` a number with its name alone,
+//! `[[success]]` what is no error at all, [`Success`], and `[[legacy]]` a number that CUDA gave before 10.1. The index that is made when gpudoctor is built reads `id`, `weight`,
 //! `codes`, `names`, `literals`, `with` and the `with` of `patterns`, each key on a line of its own.
 //!
 //! Texts are found loosely: case counts for nothing, any run of blanks and line breaks is one blank, any quote is `'`.
@@ -185,6 +185,22 @@ pub struct Number {
     pub name: String,
     /// Of an `SXid`: `always-fatal`, `potentially-fatal`, `non-fatal`.
     pub class: Option<String>,
+}
+
+/// What says that a call went well: the number 0 in all of these interfaces.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Success {
+    /// `cuda`, `nvml` ...
+    pub domain: String,
+    /// As people call it: `CUDA`, `NVML`.
+    pub api: String,
+    /// `cudaSuccess`, `CUDA_SUCCESS`.
+    pub names: Vec<String>,
+    /// Who says so.
+    pub source: String,
+    /// How far to trust it.
+    pub confidence: Confidence,
 }
 
 /// A number of the CUDA runtime before 10.1.

@@ -4,6 +4,7 @@
 //! can be, and which literals end their window there. What it finds is exact but for what it is loose about.
 
 use super::index::{LITERALS, SHIFT, STARTS};
+use super::prefix;
 
 /// A literal and the entries that it speaks for.
 pub(super) struct Literal {
@@ -36,30 +37,85 @@ const LONGEST_GAP: usize = 200;
 const WINDOW: usize = 4;
 const BLOCK: usize = 3;
 
-/// Calls `found` for every literal whose window ends in `from..to`, in the order of those ends.
+/// Calls `found` for every literal whose window ends in `from..to`: first those that are written in one piece, in the
+/// order of those ends, then those whose window a line break cuts.
 pub fn find(text: &[u8], from: usize, to: usize, mut found: impl FnMut(Hit)) {
     let mut at = from.max(WINDOW - 1);
     let to = to.min(text.len());
     while at < to {
-        let Some(&[a, b, c]) = text.get(at + 1 - BLOCK..=at) else {
-            return;
+        let Some(three) = text.get(at + 1 - BLOCK..=at) else {
+            break;
         };
-        let hash = usize::from(a & 31) << 10 | usize::from(b & 31) << 5 | usize::from(c & 31);
+        let hash = hash(three);
         let shift = SHIFT.get(hash).copied().unwrap_or(1);
         if shift > 0 {
             at += usize::from(shift);
             continue;
         }
-        for literal in bucket(hash) {
-            if let Some((start, end)) = matched(literal, text, at + 1) {
-                found(Hit {
-                    start,
-                    end,
-                    targets: literal.targets,
-                });
+        verify(hash, text, at + 1, &mut found);
+        at += 1;
+    }
+    broken(text, from, to, &mut found);
+}
+
+/// Finds the literals whose window has a line break in it, as terminals and Kubernetes break lines: anywhere.
+fn broken(text: &[u8], from: usize, to: usize, found: &mut impl FnMut(Hit)) {
+    for newline in memchr::memchr_iter(b'\n', text.get(from..to).unwrap_or_default()) {
+        let newline = from + newline;
+        let end = word_break_start(text, newline);
+        let (Some(&[before, last]), Some(rest)) = (
+            text.get(end.saturating_sub(2)..end),
+            text.get(newline + 1..),
+        ) else {
+            continue;
+        };
+        if !last.is_ascii_alphanumeric() {
+            continue;
+        }
+        let skipped = match rest.first() {
+            Some(first) if first.is_ascii_digit() => {
+                let length = prefix::length(rest);
+                let kubernetes = rest.get(..length).is_some_and(prefix::is_of_kubernetes);
+                if kubernetes { length } else { 0 }
+            }
+            Some(_) => 0,
+            None => continue,
+        };
+        let next = newline + 1 + skipped;
+        for (three, at) in [
+            (text.get(next).map(|a| [before, last, *a]), next + 1),
+            (
+                text.get(next..next + 2)
+                    .and_then(|n| Some([last, *n.first()?, *n.get(1)?])),
+                next + 2,
+            ),
+        ] {
+            let Some(three) = three else { continue };
+            let hash = hash(&three);
+            if SHIFT.get(hash) == Some(&0) {
+                verify(hash, text, at, found);
             }
         }
-        at += 1;
+    }
+}
+
+/// Three letters as a number: upper and lower case are the same.
+fn hash(three: &[u8]) -> usize {
+    three
+        .iter()
+        .fold(0, |hash, letter| hash << 5 | usize::from(letter & 31))
+}
+
+/// Calls `found` for the literals of a bucket whose window ends before `at`.
+fn verify(hash: usize, text: &[u8], at: usize, found: &mut impl FnMut(Hit)) {
+    for literal in bucket(hash) {
+        if let Some((start, end)) = matched(literal, text, at) {
+            found(Hit {
+                start,
+                end,
+                targets: literal.targets,
+            });
+        }
     }
 }
 
@@ -102,52 +158,84 @@ fn matched(literal: &Literal, text: &[u8], at: usize) -> Option<(usize, usize)> 
 /// Whether what stands before is the end of a colour, or of `\n` as JSON writes it.
 fn after_escape(text: &[u8], at: usize) -> bool {
     let before = text.get(at.saturating_sub(8)..at).unwrap_or_default();
-    before.ends_with(b"\\n")
-        || before.ends_with(b"\\t")
-        || before
-            .iter()
-            .rposition(|b| *b == 0x1b)
-            .and_then(|escape| before.get(escape..))
-            .is_some_and(|escape| escape_length(escape) == Some(escape.len()))
+    before.ends_with(b"\\n") || before.ends_with(b"\\t") || skip_escape_before(text, at) < at
 }
+
+/// How colours begin: as terminals get them, and as JSON, `cat -v`, shells and Python show them.
+const ESCAPES: [&[u8]; 6] = [
+    b"\x1b[",
+    b"\\u001b[",
+    b"\\u001B[",
+    b"\\x1b[",
+    b"\\033[",
+    b"^[[",
+];
+/// Bytes of the longest escape sequence for colours that is looked for.
+const LONGEST_ESCAPE: usize = 32;
 
 /// The length of an escape sequence for colours and the like that begins here.
 pub(super) fn escape_length(text: &[u8]) -> Option<usize> {
-    if text.first() != Some(&0x1b) || text.get(1) != Some(&b'[') {
+    let first = text.first()?;
+    if !matches!(first, 0x1b | b'\\' | b'^') {
         return None;
     }
-    let inner = text.get(2..text.len().min(32))?;
+    if let [0x1b, b'(', b'B', ..] = text {
+        return Some(3);
+    }
+    let intro = ESCAPES.iter().find(|intro| text.starts_with(intro))?.len();
+    let inner = text.get(intro..text.len().min(LONGEST_ESCAPE))?;
     let end = inner.iter().position(|b| (0x40..=0x7e).contains(b))?;
-    Some(end + 3)
+    Some(intro + end + 1)
 }
 
-/// How many bytes of a quote stand here: plain, typographic, or with the backslash of a string in JSON.
+/// How many bytes of a quote stand here: plain, typographic, or as strings in JSON have it.
 fn quote_length(text: &[u8]) -> Option<usize> {
     match text {
         [b'\'' | b'"' | b'`', ..] => Some(1),
         [b'\\', b'\'' | b'"', ..] => Some(2),
         [0xe2, 0x80, 0x98 | 0x99 | 0x9c | 0x9d, ..] => Some(3),
+        [b'\\', b'u', b'0', b'0', b'2', b'2' | b'7', ..] => Some(6),
         _ => None,
     }
 }
 
-/// How many bytes of blank stand here; `\n` and `\t` of JSON are blanks.
+/// How many bytes of blank stand here; `\n` and `\t` of JSON are blanks, and so is one that does not break.
 fn blank_length(text: &[u8]) -> Option<usize> {
     match text {
         [b' ' | b'\t' | b'\n' | b'\r', ..] => Some(1),
-        [b'\\', b'n' | b't' | b'r', ..] => Some(2),
+        [b'\\', b'n' | b't' | b'r', ..] | [0xc2, 0xa0, ..] => Some(2),
         _ => escape_length(text),
+    }
+}
+
+/// Where a line ends whose line break is at `newline`: before `\r`, and before the hyphen of a word that was broken.
+fn word_break_start(text: &[u8], newline: usize) -> usize {
+    let before = text.get(..newline).unwrap_or_default();
+    let before = before.strip_suffix(b"\r").unwrap_or(before);
+    match before {
+        [rest @ .., letter, b'-'] if letter.is_ascii_alphabetic() => rest.len() + 1,
+        _ => before.len(),
+    }
+}
+
+/// The bytes of a line break within a word that begins here, the hyphen before it included.
+fn word_break(text: &[u8]) -> Option<usize> {
+    match text {
+        [b'\n', ..] => Some(1),
+        [b'\r' | b'-', b'\n', ..] => Some(2),
+        [b'-', b'\r', b'\n', ..] => Some(3),
+        _ => None,
     }
 }
 
 /// Where the text after `at` ends that `literal` means.
 fn forward(literal: &[u8], text: &[u8], mut at: usize) -> Option<usize> {
-    for letter in literal {
+    for (index, letter) in literal.iter().enumerate() {
         while let Some(length) = text.get(at..).and_then(escape_length) {
             at += length;
         }
         let rest = text.get(at..)?;
-        at += match letter {
+        let same = match letter {
             b' ' => {
                 let mut gap = blank_length(rest)?;
                 while gap < LONGEST_GAP
@@ -155,58 +243,148 @@ fn forward(literal: &[u8], text: &[u8], mut at: usize) -> Option<usize> {
                 {
                     gap += more;
                 }
-                gap
+                // What begins the next line belongs to who wrote the log down, unless it is the text itself.
+                if let Some(newline) = memchr::memrchr(b'\n', rest.get(..gap)?)
+                    && let length = prefix::length(rest.get(newline + 1..)?)
+                    && newline + 1 + length > gap
+                {
+                    let after = literal.get(index + 1..)?;
+                    return forward(after, text, at + gap)
+                        .or_else(|| forward(after, text, at + newline + 1 + length));
+                }
+                Some(gap)
             }
-            b'\'' => quote_length(rest)?,
-            letter => usize::from(rest.first()?.to_ascii_lowercase() == *letter)
-                .checked_sub(1)
-                .map(|_| 1)?,
+            b'\'' => quote_length(rest),
+            letter => (rest.first()?.to_ascii_lowercase() == *letter).then_some(1),
+        };
+        at += match same {
+            Some(length) => length,
+            None if index == 0 && literal.len() < WINDOW => return None,
+            None => {
+                let next = word_break(rest)?;
+                let line = rest.get(next..)?;
+                let length = prefix::length(line);
+                let literal = literal.get(index..)?;
+                return forward_at(literal, text, at + next).or_else(|| {
+                    (length > 0)
+                        .then(|| forward_at(literal, text, at + next + length))
+                        .flatten()
+                });
+            }
         };
     }
     Some(at)
 }
 
+/// [`forward`], where the first letter has to be here.
+fn forward_at(literal: &[u8], text: &[u8], at: usize) -> Option<usize> {
+    let (letter, here) = (literal.first()?, text.get(at)?);
+    (here.to_ascii_lowercase() == *letter)
+        .then(|| forward(literal, text, at))
+        .flatten()
+}
+
 /// Where the text before `at` begins that `literal` means.
 fn backward(literal: &[u8], text: &[u8], mut at: usize) -> Option<usize> {
-    for letter in literal.iter().rev() {
+    for (left, letter) in literal.iter().enumerate().rev() {
         at = skip_escape_before(text, at);
         let before = text.get(..at)?;
-        at -= match letter {
+        let same = match letter {
             b' ' => {
-                let mut gap = blank_before(before)?;
+                let Some(mut gap) = blank_before(before) else {
+                    let start = prefix_start(text, at)?;
+                    return backward(literal.get(..left)?, text, blanks_start(text, start)?);
+                };
                 while gap < LONGEST_GAP
                     && let Some(more) = before.get(..before.len() - gap).and_then(blank_before)
                 {
                     gap += more;
                 }
-                gap
+                let blanks = before.get(before.len() - gap..)?;
+                if !blanks.contains(&b'\n')
+                    && let Some(start) = prefix_start(text, at)
+                {
+                    let literal = literal.get(..left)?;
+                    return backward(literal, text, at - gap)
+                        .or_else(|| backward(literal, text, blanks_start(text, start)?));
+                }
+                Some(gap)
             }
-            b'\'' => quote_before(before)?,
-            letter => usize::from(before.last()?.to_ascii_lowercase() == *letter)
-                .checked_sub(1)
-                .map(|_| 1)?,
+            b'\'' => quote_before(before),
+            letter => (before.last()?.to_ascii_lowercase() == *letter).then_some(1),
         };
+        if let Some(length) = same {
+            at -= length;
+            continue;
+        }
+        let start = match before.last()? {
+            b'\n' => at,
+            b' ' if prefix::is_of_kubernetes(before) => prefix_start(text, at)?,
+            _ => return None,
+        };
+        let end = word_break_start(text, start.checked_sub(1)?);
+        let literal = literal.get(..=left)?;
+        let here = text.get(end.checked_sub(1)?)?;
+        return (here.to_ascii_lowercase() == *literal.last()?)
+            .then(|| backward(literal, text, end))
+            .flatten();
     }
     Some(at)
 }
 
+/// Where the line begins of which nothing but a prefix stands before `at`.
+fn prefix_start(text: &[u8], at: usize) -> Option<usize> {
+    let low = at.saturating_sub(prefix::LONGEST);
+    let before = text.get(low..at)?;
+    let start = memchr::memrchr(b'\n', before)? + 1;
+    let line = before.get(start..)?;
+    (!line.is_empty() && prefix::length(line) == line.len()).then_some(low + start)
+}
+
+/// Where the blanks before `at` begin.
+fn blanks_start(text: &[u8], at: usize) -> Option<usize> {
+    let before = text.get(at.saturating_sub(LONGEST_GAP)..at)?;
+    Some(at - (before.len() - before.trim_ascii_end().len()))
+}
+
 /// Takes a colour off that ends at `at`.
 fn skip_escape_before(text: &[u8], at: usize) -> usize {
-    let before = text.get(at.saturating_sub(12)..at).unwrap_or_default();
-    if before.last().is_none_or(|b| !b.is_ascii_alphabetic()) {
+    let before = text
+        .get(at.saturating_sub(LONGEST_ESCAPE)..at)
+        .unwrap_or_default();
+    // Most letters that stand before a place are no end of a colour, and this is asked for every letter.
+    let [.., parameter, last] = before else {
+        return at;
+    };
+    let ends =
+        last.is_ascii_alphabetic() && matches!(parameter, b'0'..=b'9' | b';' | b'[' | b'(' | b'?');
+    if !ends {
         return at;
     }
-    let escape = before.iter().rposition(|b| *b == 0x1b);
-    match escape.and_then(|escape| before.get(escape..)) {
-        Some(sequence) if escape_length(sequence) == Some(sequence.len()) => at - sequence.len(),
-        _ => at,
+    if before.ends_with(b"\x1b(B") {
+        return at - 3;
+    }
+    let Some(bracket) = before.iter().rposition(|b| *b == b'[') else {
+        return at;
+    };
+    let opening = before.get(..=bracket).unwrap_or_default();
+    let Some(intro) = ESCAPES.iter().find(|intro| opening.ends_with(intro)) else {
+        return at;
+    };
+    let sequence = before
+        .get(opening.len() - intro.len()..)
+        .unwrap_or_default();
+    if escape_length(sequence) == Some(sequence.len()) {
+        at - sequence.len()
+    } else {
+        at
     }
 }
 
 fn blank_before(before: &[u8]) -> Option<usize> {
     match before {
         [.., b' ' | b'\t' | b'\n' | b'\r'] => Some(1),
-        [.., b'\\', b'n' | b't' | b'r'] => Some(2),
+        [.., b'\\', b'n' | b't' | b'r'] | [.., 0xc2, 0xa0] => Some(2),
         _ => {
             let at = skip_escape_before(before, before.len());
             (at < before.len()).then(|| before.len() - at)
@@ -219,8 +397,30 @@ fn quote_before(before: &[u8]) -> Option<usize> {
         [.., b'\\', b'\'' | b'"'] => Some(2),
         [.., b'\'' | b'"' | b'`'] => Some(1),
         [.., 0xe2, 0x80, 0x98 | 0x99 | 0x9c | 0x9d] => Some(3),
+        [.., b'\\', b'u', b'0', b'0', b'2', b'2' | b'7'] => Some(6),
         _ => None,
     }
+}
+
+/// Several lines as one, without what stands before each line's own words. `within_words`: the break may stand anywhere,
+/// as terminals break lines, and so nothing stands for it; else it is a blank.
+pub fn unfolded(lines: &[u8], within_words: bool) -> String {
+    let mut joined: Vec<u8> = Vec::with_capacity(lines.len());
+    for (index, line) in lines.split(|b| *b == b'\n').enumerate() {
+        let line = line.strip_suffix(b"\r").unwrap_or(line);
+        if index == 0 {
+            joined.extend(line);
+            continue;
+        }
+        if within_words {
+            let end = word_break_start(&joined, joined.len());
+            joined.truncate(end);
+        } else {
+            joined.push(b' ');
+        }
+        joined.extend(line.get(prefix::length(line)..).unwrap_or_default());
+    }
+    normal(&joined)
 }
 
 /// A line, or several, in the form that patterns see: one blank for any run of blanks, `'` for any quote, no colours, and

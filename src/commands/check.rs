@@ -1,16 +1,15 @@
 //! `gpudoctor check`: facts to report, and the exit code.
 
 use super::deliver::{Renderers, deliver};
-use super::{explain, look, overlay, snapshot};
+use super::{explain, look, overlay, redactor, snapshot};
 use crate::cli::{CheckArgs, FailOn};
 use crate::diagnosis::{Diagnosis, Options, Status, diagnose};
 use crate::error::Error;
 use crate::explain::{Here, Scan, symptoms};
 use crate::facts::Facts;
 use crate::matrix::Matrix;
-use crate::redact::Redactor;
 use crate::report::ci::Results;
-use crate::report::{Report, json, markdown, text};
+use crate::report::{LogRead, Report, json, markdown, text};
 use crate::rules;
 
 pub(super) fn run(args: &CheckArgs) -> Result<u8, Error> {
@@ -40,8 +39,7 @@ pub(super) fn judge(
     let symptoms = log.map_or_else(Vec::new, |scan| {
         let here = Here::new(facts, matrix, options.expect_gpu, &diagnosis);
         let mut symptoms = symptoms(scan, matrix, &here);
-        if !args.look.no_redact {
-            let mut redactor = Redactor::new(overlay::secrets());
+        if let Some(mut redactor) = redactor(&args.look) {
             for symptom in &mut symptoms {
                 symptom.text = redactor.text(&symptom.text).into_owned();
             }
@@ -53,6 +51,11 @@ pub(super) fn judge(
         matrix,
         diagnosis: &diagnosis,
         symptoms: &symptoms,
+        log: log.map(|scan| LogRead {
+            lines: scan.lines,
+            bytes: scan.bytes,
+            noise: scan.groups.len(),
+        }),
     };
     let code = exit_code(args, &diagnosis);
     let unknown_fails = unknown_fails(args) && diagnosis.verdict.status == Status::Unknown;

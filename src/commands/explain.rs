@@ -1,13 +1,15 @@
 //! `gpudoctor explain X`: an error line, a code, a name, a log, the id of a finding, or a word, to what it means.
 //!
-//! What X is, is told by trying in this order: a word or an id with a page, an existing file, a code or name, then text.
+//! What X is, is told by trying in this order: a word or an id with a page, an existing file, a code or name, then text,
+//! and last a code in a text that nobody knows. Several arguments are one text, unless each is a thing of its own.
 
-use std::fmt::Write as _;
-use std::fs::File;
+use std::fs::{self, File, FileType};
 use std::io::{self, IsTerminal as _, Read};
+use std::os::unix::fs::FileTypeExt as _;
 use std::path::Path;
 
-use super::{look, overlay, print, terminal};
+use super::{look, overlay, print, redactor, terminal};
+use crate::catalogue;
 use crate::cli::{ExplainArgs, ExplainFormat};
 use crate::diagnosis::{self, diagnose};
 use crate::error::Error;
@@ -15,11 +17,13 @@ use crate::explain::concepts::{CONCEPTS, concept};
 use crate::explain::{self, Asked, Explanation, Here, Scan};
 use crate::facts::Layer;
 use crate::matrix::Matrix;
-use crate::report::{escape, explanation};
+use crate::report::explanation::{self, Answer, Listed, Listing, NoError, Nothing, Page, PageKind};
 use crate::rules::{self, Rule};
 
 /// Ids that are offered in place of one that is not known.
 const CLOSE: usize = 8;
+/// Letters of a question that are repeated where nothing is known about it.
+const REPEATED: usize = 200;
 
 /// What somebody who only typed `explain` is told.
 const USAGE: &str = "\
@@ -34,62 +38,207 @@ gpudoctor explain WHAT, where WHAT is
 
 pub(super) fn run(args: &ExplainArgs) -> Result<u8, Error> {
     if args.list {
-        print(&list())?;
+        let list = list();
+        let text = match args.format {
+            ExplainFormat::Json => {
+                explanation::list_json(&list).map_err(|e| Error::Output(e.into()))?
+            }
+            ExplainFormat::Markdown => explanation::list_markdown(&list),
+            ExplainFormat::Text => explanation::list_text(&list),
+        };
+        print(&text)?;
         return Ok(0);
     }
-    let question = args.what.join(" ");
-    let question = question.trim();
-    if question.is_empty() || question == "-" {
-        if question.is_empty() && io::stdin().is_terminal() {
-            print(USAGE)?;
-            return Ok(2);
+    let things = things(&args.what);
+    if things.iter().all(String::is_empty) && io::stdin().is_terminal() {
+        print(USAGE)?;
+        return Ok(2);
+    }
+    let matrix = Matrix::bundled();
+    let mut answers = Vec::new();
+    for thing in &things {
+        let mut answer = answer(thing, &matrix)?;
+        if let Answer::Found { found, .. } = &mut answer
+            && things.len() > 1
+        {
+            for one in &mut found.matches {
+                one.asked = Some(cut(thing));
+            }
         }
+        answers.push(answer);
+    }
+    tell(args, answers)
+}
+
+/// The things that the arguments ask for: one in many words, or each a thing of its own.
+fn things(words: &[String]) -> Vec<String> {
+    let whole = words.join(" ").trim().to_owned();
+    let is_one = |text: &str| {
+        page(text).is_some()
+            || Path::new(text).exists()
+            || !matches!(explain::ask(text), Asked::Text)
+    };
+    if words.len() < 2 || is_one(&whole) {
+        return vec![whole];
+    }
+    // `xid 13 31 79`
+    if let Some((domain, numbers)) = words.split_first()
+        && numbers.iter().all(|word| word.parse::<i32>().is_ok())
+        && domain.parse::<i32>().is_err()
+    {
+        let each: Vec<String> = numbers.iter().map(|n| format!("{domain} {n}")).collect();
+        if each.iter().all(|text| is_one(text)) {
+            return each;
+        }
+    }
+    // Words in quotes are meant to belong together.
+    let is_own = |word: &String| {
+        word == "-" || word.contains(char::is_whitespace) || looks_like_a_path(word) || is_one(word)
+    };
+    if words.iter().all(is_own) {
+        return words.iter().map(|word| word.trim().to_owned()).collect();
+    }
+    vec![whole]
+}
+
+/// What is known about one thing.
+fn answer(question: &str, matrix: &Matrix) -> Result<Answer, Error> {
+    if question.is_empty() || question == "-" {
         let scan = read(io::stdin().lock(), Path::new("-"))?;
-        return tell_scan(args, "-", &scan);
+        return Ok(of_log("standard input", &scan, matrix));
     }
     if let Some(page) = page(question) {
-        print(&page)?;
-        return Ok(0);
+        return Ok(Answer::Page(page));
     }
     let path = Path::new(question);
-    if path.is_file() {
-        let file = File::open(path).map_err(|e| Error::file("read", path, e))?;
-        let scan = read(file, path)?;
-        return tell_scan(args, question, &scan);
+    if let Some(file) = open(path)? {
+        return Ok(of_log(question, &read(file, path)?, matrix));
     }
-    if path.is_dir() {
-        return Err(Error::file("read", path, "it is a folder"));
-    }
-    match explain::ask(question) {
-        Asked::Entries(entries) => {
-            let matches = entries
-                .into_iter()
-                .filter_map(|(entry, code)| explain::of_entry(entry, code))
-                .collect();
-            tell(args, Explanation { matches }, &Matrix::bundled(), true)
-        }
-        Asked::UnknownCode => nothing(args, question, ""),
+    let asked = match explain::ask(question) {
         Asked::Text => {
             let scan = read(question.as_bytes(), Path::new("-"))?;
-            if scan.groups.is_empty() && looks_like_a_path(question) {
+            if !scan.groups.is_empty() {
+                let mut found = explain::of_scan(&scan, matrix);
+                // A line that was typed is its own first line.
+                for one in found.matches.iter_mut().filter(|_| scan.lines <= 1) {
+                    (one.line, one.line_end) = (None, None);
+                }
+                return Ok(Answer::Found {
+                    found,
+                    readings: false,
+                });
+            }
+            if looks_like_a_path(question) {
                 return Err(Error::file("read", path, "no such file"));
             }
-            if scan.groups.is_empty() {
-                return nothing(args, question, "");
-            }
-            let matrix = Matrix::bundled();
-            let mut found = explain::of_scan(&scan, &matrix);
-            // A line that was typed is its own first line.
-            for one in found.matches.iter_mut().filter(|_| scan.lines <= 1) {
-                (one.line, one.line_end) = (None, None);
-            }
-            tell(args, found, &matrix, false)
+            explain::code_in(question)
         }
+        asked => asked,
+    };
+    Ok(match asked {
+        Asked::Entries(entries) => Answer::Found {
+            found: Explanation {
+                matches: entries
+                    .into_iter()
+                    .filter_map(|(entry, code)| explain::of_entry(entry, code))
+                    .collect(),
+            },
+            readings: true,
+        },
+        Asked::Success(rows) => {
+            let rows: Vec<String> = rows
+                .iter()
+                .map(|row| format!("{} ({})", row.api, row.names.join(", ")))
+                .collect();
+            Answer::NoError(NoError {
+                asked: cut(question),
+                text: format!("0 says that a call went well in {}", rows.join(", ")),
+            })
+        }
+        Asked::UnknownCode(number) => nothing(
+            question,
+            format!(
+                "nothing is known about `{}`: {number} is no known code of it{}",
+                cut(question),
+                errno(number)
+            ),
+        ),
+        Asked::ExitStatus(number) => nothing(question, exit_status(&cut(question), number)),
+        Asked::Text => nothing(
+            question,
+            format!("nothing is known about `{}`", cut(question)),
+        ),
+    })
+}
+
+/// What a negative number is where Linux gives it.
+fn errno(number: i32) -> String {
+    let known = io::Error::from_raw_os_error(number.saturating_neg()).to_string();
+    let words = crate::error::plain_io(&known);
+    if (-133..0).contains(&number) && !words.starts_with("Unknown error") {
+        format!("; from Linux it would be: {words}")
+    } else {
+        String::new()
+    }
+}
+
+/// What the exit status of a program says: that it failed, or by which signal it ended.
+fn exit_status(question: &str, number: i32) -> String {
+    let ended = match number {
+        129..=192 => format!("ended by signal {}", number - 128),
+        _ => "its own last lines say what for".to_owned(),
+    };
+    let of_kernel = if number == 137 {
+        ", as the kernel does where memory runs out"
+    } else {
+        ""
+    };
+    format!(
+        "no code of the GPU stack: `{question}` is the exit status of a program, {ended}{of_kernel}"
+    )
+}
+
+fn cut(question: &str) -> String {
+    question.chars().take(REPEATED).collect()
+}
+
+/// Opens a file of that name; `None` where there is none.
+fn open(path: &Path) -> Result<Option<File>, Error> {
+    let failed = |e: io::Error| Error::file("read", path, e);
+    let kind = match fs::metadata(path) {
+        Ok(metadata) => metadata.file_type(),
+        Err(e) if looks_like_a_path(&path.to_string_lossy()) => {
+            let missing = e.kind() == io::ErrorKind::NotFound;
+            return if missing { Ok(None) } else { Err(failed(e)) };
+        }
+        Err(_) => return Ok(None),
+    };
+    if let Some(why) = unreadable(kind, path) {
+        return Err(Error::file("read", path, why));
+    }
+    File::open(path).map(Some).map_err(failed)
+}
+
+/// Why what has that name is no log: opening a device can wake hardware up or wait for ever.
+fn unreadable(kind: FileType, path: &Path) -> Option<&'static str> {
+    let stream = ["/dev/null", "/dev/stdin", "/dev/tty"]
+        .iter()
+        .any(|name| path == Path::new(name))
+        || path.starts_with("/dev/fd")
+        || path.starts_with("/proc/self/fd");
+    if kind.is_dir() {
+        Some("it is a folder")
+    } else if kind.is_socket() {
+        Some("it is a socket")
+    } else if kind.is_block_device() || kind.is_char_device() && !stream {
+        Some("it is a device")
+    } else {
+        None
     }
 }
 
 /// Reads a log.
-pub(super) fn read(input: impl Read, path: &Path) -> Result<Scan, Error> {
+fn read(input: impl Read, path: &Path) -> Result<Scan, Error> {
     explain::scan(input).map_err(|e| Error::file("read", path, e))
 }
 
@@ -98,7 +247,7 @@ pub(super) fn read_log(path: &Path) -> Result<Scan, Error> {
     if path.as_os_str() == "-" {
         return read(io::stdin().lock(), path);
     }
-    let file = File::open(path).map_err(|e| Error::file("read", path, e))?;
+    let file = open(path)?.ok_or_else(|| Error::file("read", path, "no such file"))?;
     read(file, path)
 }
 
@@ -111,72 +260,98 @@ fn looks_like_a_path(question: &str) -> bool {
 }
 
 /// The page of a finding or of a word.
-fn page(question: &str) -> Option<String> {
+fn page(question: &str) -> Option<Page> {
     if let Some(rule) = rules::by_id(question) {
-        return Some(format!(
-            "{}\n\nlayer at fault: {}    worst severity: {}\n",
-            rule.page.trim_end(),
-            layers(rule),
-            rule.severity.id()
-        ));
+        return Some(Page {
+            id: rule.id.to_owned(),
+            kind: PageKind::Finding,
+            layers: layers(rule),
+            severity: Some(rule.severity),
+            text: rule.page.to_owned(),
+        });
     }
-    concept(question).map(|concept| concept.page.to_owned())
+    concept(question).map(|concept| Page {
+        id: concept.name.to_owned(),
+        kind: PageKind::Concept,
+        layers: Vec::new(),
+        severity: None,
+        text: concept.page.to_owned(),
+    })
 }
 
-fn tell_scan(args: &ExplainArgs, what: &str, scan: &Scan) -> Result<u8, Error> {
+/// What a log says.
+fn of_log(name: &str, scan: &Scan, matrix: &Matrix) -> Answer {
+    let name = cut(name);
+    if scan.bytes == 0 {
+        return nothing(&name, format!("{name} is empty"));
+    }
     if scan.groups.is_empty() {
-        return nothing(args, what, &format!(" ({} lines)", scan.lines));
+        let lines = scan.lines;
+        return nothing(
+            &name,
+            format!("no known error in {name}: {lines} lines read"),
+        );
     }
-    let matrix = Matrix::bundled();
-    tell(args, explain::of_scan(scan, &matrix), &matrix, false)
+    Answer::Found {
+        found: explain::of_scan(scan, matrix),
+        readings: false,
+    }
 }
 
-/// Writes an explanation; `readings`: its matches are ways to read one code.
-fn tell(
-    args: &ExplainArgs,
-    mut found: Explanation,
-    matrix: &Matrix,
-    readings: bool,
-) -> Result<u8, Error> {
-    if args.here {
+/// Writes the answers.
+fn tell(args: &ExplainArgs, mut answers: Vec<Answer>) -> Result<u8, Error> {
+    if args.here
+        && answers
+            .iter()
+            .any(|answer| matches!(answer, Answer::Found { .. }))
+    {
         let matrix = overlay::matrix(None, !args.look.no_redact)?;
         let facts = look(&args.look)?;
         let diagnosis = diagnose(&facts, &matrix, &diagnosis::Options::default());
-        explain::judge(&mut found, &Here::new(&facts, &matrix, false, &diagnosis));
+        let here = Here::new(&facts, &matrix, false, &diagnosis);
+        for answer in &mut answers {
+            if let Answer::Found { found, .. } = answer {
+                explain::judge(found, &here);
+            }
+        }
     }
-    let _ = matrix;
+    redact(args, &mut answers);
     let text = match args.format {
-        ExplainFormat::Json => explanation::json(&found).map_err(|e| Error::Output(e.into()))?,
-        ExplainFormat::Markdown => explanation::markdown_text(&found, args.here),
+        ExplainFormat::Json => explanation::json(&answers).map_err(|e| Error::Output(e.into()))?,
+        ExplainFormat::Markdown => explanation::markdown_text(&answers, args.here),
         ExplainFormat::Text => explanation::text(
-            &found,
+            &answers,
             explanation::Options {
                 width: terminal::width(),
                 color: terminal::color(args.color),
                 verbose: args.verbose,
                 here: args.here,
                 wrap_answer: terminal::is_terminal(),
-                readings,
             },
         ),
     };
     print(&text)?;
-    Ok(0)
+    Ok(u8::from(explanation::nothing_known(&answers)))
 }
 
-/// Says that nothing is known, and what to paste where somebody can help.
-fn nothing(args: &ExplainArgs, what: &str, size: &str) -> Result<u8, Error> {
-    if args.format == ExplainFormat::Json {
-        let text =
-            explanation::json(&Explanation::default()).map_err(|e| Error::Output(e.into()))?;
-        print(&text)?;
-        return Ok(1);
+/// Takes secrets out of what comes from the log or the question. What the catalogue and the check say has none.
+fn redact(args: &ExplainArgs, answers: &mut [Answer]) {
+    let foreign = answers.iter_mut().flat_map(Answer::foreign_text);
+    let mut foreign = foreign.peekable();
+    // A bare code has nothing to redact, and is answered without a look at the machine.
+    if foreign.peek().is_none() {
+        return;
     }
-    let shown: String = what.chars().take(200).collect();
-    let mut text = format!(
-        "nothing is known about `{}`{size}\n",
-        escape::terminal(&shown)
-    );
+    let Some(mut redactor) = redactor(&args.look) else {
+        return;
+    };
+    for text in foreign {
+        *text = redactor.text(text).into_owned();
+    }
+}
+
+/// Says that nothing is known, and what is called alike.
+fn nothing(what: &str, text: String) -> Answer {
     let words: Vec<String> = what
         .split(['-', ' ', '_'])
         .filter(|word| word.len() >= 3)
@@ -195,16 +370,14 @@ fn nothing(args: &ExplainArgs, what: &str, size: &str) -> Result<u8, Error> {
         .collect();
     close.sort_by_key(|id| std::cmp::Reverse(likeness(id)));
     close.truncate(CLOSE);
-    if !close.is_empty() && what.split_whitespace().count() <= 3 {
-        let _ = writeln!(text, "close to it: {}", close.join(", "));
+    if what.split_whitespace().count() > 3 {
+        close.clear();
     }
-    text.push_str(
-        "\nto ask for help, paste the first error of the log with ten lines before it, and
-  gpudoctor --format markdown
-`gpudoctor` alone checks this machine; `gpudoctor explain --list` lists what is known\n",
-    );
-    print(&text)?;
-    Ok(1)
+    Answer::Nothing(Nothing {
+        asked: cut(what),
+        text,
+        close: close.into_iter().map(str::to_owned).collect(),
+    })
 }
 
 /// Findings whose layer is that of the part that is meant, and which layers that can be beside the rule's own.
@@ -236,38 +409,38 @@ const OTHER_LAYERS: &[(&str, &[Layer])] = &[
 ];
 
 /// The layers that a finding of a rule can have.
-fn layers(rule: &Rule) -> String {
+fn layers(rule: &Rule) -> Vec<Layer> {
     let others = OTHER_LAYERS.iter().find(|(id, _)| *id == rule.id);
     let others = others.map_or(&[][..], |(_, layers)| layers);
     let mut all: Vec<Layer> = others.iter().copied().chain([rule.layer]).collect();
     all.sort_unstable();
-    let all: Vec<&str> = all.into_iter().map(Layer::id).collect();
-    match all.split_last() {
-        Some((last, rest)) if !rest.is_empty() => format!("{} or {last}", rest.join(", ")),
-        _ => rule.layer.to_string(),
-    }
+    all
 }
 
-/// One line an id: layer, severity, id, the page's first sentence; then the words, and how many errors there are.
-fn list() -> String {
-    let mut text = String::new();
-    let mut all: Vec<_> = rules::all()
-        .map(|rule| (rule.layer, rule.severity, rule.id, rule.page))
+/// Everything that can be asked for: findings by layer, words, errors.
+fn list() -> Listing {
+    let mut findings: Vec<Listed> = rules::all()
+        .map(|rule| Listed {
+            id: rule.id.to_owned(),
+            layer: rule.layer,
+            severity: rule.severity,
+            title: rule
+                .page
+                .lines()
+                .find(|line| !line.is_empty() && !line.starts_with('#'))
+                .unwrap_or_default()
+                .to_owned(),
+        })
         .collect();
-    all.sort_by_key(|(layer, _, id, _)| (*layer, *id));
-    for (layer, severity, id, page) in all {
-        let title = page
-            .lines()
-            .find(|line| !line.is_empty() && !line.starts_with('#'))
-            .unwrap_or_default();
-        let _ = writeln!(text, "{layer:<12} {:<8} {id:<36} {title}", severity.id());
+    findings.sort_by(|a, b| (a.layer, &a.id).cmp(&(b.layer, &b.id)));
+    Listing {
+        findings,
+        concepts: CONCEPTS
+            .iter()
+            .map(|concept| concept.name.to_owned())
+            .collect(),
+        errors: catalogue::all()
+            .map(|entry| entry.id().to_owned())
+            .collect(),
     }
-    let names: Vec<&str> = CONCEPTS.iter().map(|concept| concept.name).collect();
-    let _ = writeln!(text, "\nwords: {}", names.join(", "));
-    let _ = writeln!(
-        text,
-        "and {} errors of the stack, by code, name or text: gpudoctor explain 804",
-        crate::catalogue::all().count()
-    );
-    text
 }

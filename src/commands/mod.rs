@@ -35,6 +35,7 @@ use crate::image;
 use crate::probe::vendor::Launcher;
 use crate::probe::{self, Request};
 use crate::read::elf;
+use crate::redact::Redactor;
 use crate::report::json;
 use crate::sysroot::{Kind, Sysroot, path_text, waiting_for};
 
@@ -173,6 +174,12 @@ fn root_at(path: &Path) -> Result<Sysroot, Error> {
         terminal::say(&format!("{text}: {problem}"));
     }
     Ok(Sysroot::of_image(image.tree))
+}
+
+/// What takes the secrets of this machine out of a log's lines; `None` where they are to be kept.
+fn redactor(args: &LookArgs) -> Option<Redactor> {
+    let secrets = || probe::secrets(&Sysroot::live(), &own_environment());
+    (!args.no_redact).then(|| Redactor::new(secrets()))
 }
 
 /// Takes a snapshot as the options say.

@@ -40,7 +40,7 @@ impl<'a> Here<'a> {
             .as_ref()
             .filter(|_| verdict.status == Status::Fault)?;
         let root = self.diagnosis.findings.iter().find(|f| f.key == *key)?;
-        let below = root.layer < complaining && root.layer != Layer::Toolchain;
+        let below = root.layer <= complaining && root.layer != Layer::Toolchain;
         (root.severity == Severity::Error && (layers.contains(&root.layer) || below))
             .then_some(root)
     }
@@ -149,7 +149,10 @@ fn judge_one(found: &mut Match, here: &Here<'_>) {
             text: root.title.clone(),
             check: None,
             state: State::Confirmed,
-            evidence: None,
+            evidence: Some(format!(
+                "what the check finds wrong here; until it is mended nothing above {} can be told",
+                root.layer
+            )),
         });
         confirmed.push((found.causes.len() - 1, root));
     }
@@ -188,7 +191,7 @@ fn judge_one(found: &mut Match, here: &Here<'_>) {
 }
 
 /// Symptoms that are told at most.
-const SYMPTOMS: usize = 20;
+const SYMPTOMS: usize = 50;
 
 /// What a log says, each linked to the finding that causes it where there is one.
 pub fn symptoms(scan: &Scan, matrix: &Matrix, here: &Here<'_>) -> Vec<Symptom> {
@@ -210,6 +213,8 @@ pub fn symptoms(scan: &Scan, matrix: &Matrix, here: &Here<'_>) -> Vec<Symptom> {
             Symptom {
                 text: found.text.clone().unwrap_or_default(),
                 line: found.line.unwrap_or(0),
+                line_end: found.line_end.unwrap_or(0),
+                count: found.count,
                 entry: found.id.clone(),
                 meaning: found.meaning.clone(),
                 explained_by: cause.map(|f| f.key.clone()),

@@ -4,24 +4,36 @@
 //! Bytes are searched in large pieces, not line by line; a line is looked at where a literal of the catalogue stands in it.
 //! Nothing is assumed of the bytes: no length of lines, no encoding, no prefix.
 
+use std::collections::HashMap;
 use std::io::{self, Read};
 
-use super::matcher::{Found, Line, Matcher, PASSES_ON};
-use crate::catalogue::{Entry, find, normal};
+use super::matcher::{Candidate, Found, Line, Matcher, PASSES_ON};
+use crate::catalogue::{Entry, find, normal, tag, unfolded, without_prefix};
 use crate::finding::Severity;
 
 /// Bytes that are read at once.
 const PIECE: usize = 1 << 20;
 /// Bytes before and after a literal that are looked at, and kept between two pieces.
 const AROUND: usize = 4096;
-/// Bytes of a line that is kept.
-const KEPT: usize = 600;
-/// Lines of one entry that are counted; more are said to be more.
-const COUNTED: u64 = 1000;
-/// The longest line that may have been wrapped.
+/// Bytes of a line that are kept, and how many of them stand before the match where the line is longer.
+const KEPT: usize = 400;
+const KEPT_BEFORE: usize = 120;
+/// The longest line that may have been broken into several.
 const WIDEST: usize = 240;
-/// Lines after one that may be the rest of it.
+/// Lines beside one that may be the rest of it.
 const WRAPPED: usize = 2;
+/// Lines of other writers that may stand between.
+const BETWEEN: usize = 8;
+/// A text that somebody pasted: any of its lines may go on in the next.
+const PASTED: usize = 4096;
+/// Widths at which terminals break lines.
+const TERMINALS: [usize; 6] = [80, 100, 120, 132, 160, 200];
+/// Different sets of literals in a line whose outcome is remembered.
+const REMEMBERED: usize = 4096;
+/// How often a line has to come out the same before it is taken to do so always, whatever stands beside it.
+const SETTLED: u32 = 8;
+/// Bytes that a line has at least after what looks like a prefix, so that these tell it from others.
+const DISTINCT: usize = 20;
 /// How much lighter the first failure may be than the heaviest and be told first.
 const NEARLY: u32 = 15;
 
@@ -49,16 +61,16 @@ pub struct Group {
     pub line: u64,
     /// The last.
     pub line_end: u64,
-    /// How many; at least that many where `more` is set.
+    /// How many.
     pub count: u64,
-    /// Whether more were not counted.
-    pub more: bool,
-    /// The first of them.
+    /// The first of them; of a long one what stands around the match.
     pub text: String,
     /// It and what stands around it.
     pub context: String,
     /// How well the first line fits it: 0 where it is the heaviest of that line.
     rank: usize,
+    /// Whether it stands in lines of source alone that a traceback shows.
+    quoted: bool,
 }
 
 /// Reads a log to its end.
@@ -74,8 +86,9 @@ pub fn scan(mut input: impl Read) -> io::Result<Scan> {
         let before = buffer.len();
         let read = fill(&mut input, &mut buffer)?;
         let ended = read == 0;
-        if first && buffer.starts_with(b"\xff\xfe") {
-            reader.wide = true;
+        if first {
+            reader.wide = buffer.starts_with(b"\xff\xfe") || buffer.starts_with(b"\xfe\xff");
+            reader.pasted = buffer.len() <= PASTED;
         }
         first = false;
         if reader.wide {
@@ -112,15 +125,7 @@ pub fn scan(mut input: impl Read) -> io::Result<Scan> {
 }
 
 fn fill(input: &mut impl Read, buffer: &mut Vec<u8>) -> io::Result<usize> {
-    let mut limited = input.take(PIECE as u64);
-    let mut read = 0;
-    loop {
-        match limited.read_to_end(buffer) {
-            Ok(n) => return Ok(read + n),
-            Err(e) if e.kind() == io::ErrorKind::Interrupted => read += 1,
-            Err(e) => return Err(e),
-        }
-    }
+    input.take(PIECE as u64).read_to_end(buffer)
 }
 
 /// UTF-16 of ASCII text without its zeros.
@@ -150,9 +155,15 @@ struct Reader {
     counted: usize,
     bytes: u64,
     wide: bool,
+    /// Whether it is short enough to have been pasted.
+    pasted: bool,
     /// The line under way: where it begins and ends, and what stands in it.
     line: Option<(usize, usize)>,
-    candidates: Vec<(u16, bool)>,
+    candidates: Vec<Candidate>,
+    /// What lines are that hold these literals and are decided by them alone.
+    decided: HashMap<Vec<u16>, Vec<Found>>,
+    /// What lines of these words were, and how often.
+    repeated: HashMap<Vec<u8>, (Vec<Found>, u32)>,
 }
 
 impl Reader {
@@ -161,14 +172,21 @@ impl Reader {
         self.bytes += (to - from) as u64;
         let mut hits = Vec::new();
         find(buffer, from, to, |hit| hits.push(hit));
+        hits.sort_by_key(|hit| hit.start);
         for hit in hits {
             if self.line.is_none_or(|(_, end)| hit.start >= end) {
                 self.flush(buffer);
                 self.line = Some(line_of(buffer, hit.start));
             }
-            for target in hit.targets {
-                if !self.candidates.contains(target) {
-                    self.candidates.push(*target);
+            for (target, proves) in hit.targets {
+                let known = |c: &Candidate| c.target == *target && c.proves == *proves;
+                if !self.candidates.iter().any(known) {
+                    self.candidates.push(Candidate {
+                        target: *target,
+                        proves: *proves,
+                        at: hit.start,
+                        end: hit.end,
+                    });
                 }
             }
         }
@@ -183,73 +201,110 @@ impl Reader {
         self.lines += count_lines(buffer.get(self.counted..start).unwrap_or_default());
         self.counted = self.counted.max(start);
         let number = self.lines + 1;
+        let place = Place {
+            buffer,
+            start,
+            end,
+            number,
+            quoted: in_traceback(buffer, start, end),
+        };
         // A log of one failure a million times is not looked at a million times.
-        let all_known = candidates.iter().all(|(target, proves)| {
-            *proves
-                && self
-                    .groups
-                    .iter()
-                    .any(|g| g.entry == Entry::of_target(*target) && g.count >= COUNTED)
+        let decided = self.matcher.decided(&candidates).then(|| {
+            let mut targets: Vec<u16> = candidates.iter().map(|c| c.target).collect();
+            targets.sort_unstable();
+            targets
         });
-        if all_known {
-            for group in &mut self.groups {
-                if candidates
-                    .iter()
-                    .any(|(target, _)| Entry::of_target(*target) == group.entry)
-                {
-                    group.more = true;
-                    group.line_end = number;
-                }
-            }
+        if let Some(found) = decided.as_ref().and_then(|key| self.decided.get(key)) {
+            let found = found.clone();
+            self.add_again(found, &candidates, &place);
             return;
         }
-        let raw = buffer.get(start..end).unwrap_or_default();
-        let text = normal(raw);
-        let after = lines_after(buffer, end, WRAPPED);
-        let wrapped = buffer
-            .get(start..after)
-            .filter(|_| end - start <= WIDEST && after - start <= 3 * WIDEST)
-            .unwrap_or_default();
+        let words = Some(without_prefix(place.line()))
+            .filter(|words| words.len() >= DISTINCT)
+            .unwrap_or(place.line());
+        let known = self.repeated.get(words);
+        if let Some((found, _)) = known.filter(|(_, times)| *times >= SETTLED) {
+            let found = found.clone();
+            self.add_again(found, &candidates, &place);
+            return;
+        }
+        let text = normal(place.line());
         let around = buffer
             .get(start.saturating_sub(AROUND / 2)..buffer.len().min(end + AROUND / 2))
             .unwrap_or_default();
-        let line = Line::new(&text, wrapped, around);
-        let context = buffer
-            .get(start..after.min(start + 2 * KEPT))
-            .unwrap_or_default();
-        for (rank, found) in self
-            .matcher
-            .line(&line, &candidates)
-            .into_iter()
-            .enumerate()
+        let pasted = self.pasted;
+        let neighbours = || neighbours(buffer, start, end, pasted);
+        let line = Line::new(&text, place.line(), &neighbours, around);
+        let found = self.matcher.line(&line, &candidates);
+        if let Some(key) = decided
+            && self.decided.len() < REMEMBERED
         {
-            self.add(found, rank, number, &text, context);
+            self.decided.insert(key, found.clone());
+        } else if words.len() <= WIDEST {
+            self.repeat(words, &found);
+        }
+        for (rank, found) in found.into_iter().enumerate() {
+            self.add(found, rank, &place);
         }
     }
 
-    fn add(&mut self, found: Found, rank: usize, number: u64, text: &str, context: &[u8]) {
-        if let Some(group) = self.groups.iter_mut().find(|g| g.entry == found.entry) {
-            if group.count < COUNTED {
-                group.count += 1;
-            } else {
-                group.more = true;
+    /// Counts a line that came out like this.
+    fn repeat(&mut self, words: &[u8], found: &[Found]) {
+        let same = |known: &[Found]| {
+            let outcome = |f: &Found| (f.entry, f.severity, f.code);
+            known.iter().map(outcome).eq(found.iter().map(outcome))
+        };
+        let room = self.repeated.len() < REMEMBERED;
+        match self.repeated.get_mut(words) {
+            Some((known, times)) if same(known) => *times += 1,
+            Some(known) => *known = (found.to_vec(), 1),
+            None if room => {
+                self.repeated.insert(words.to_vec(), (found.to_vec(), 1));
             }
-            group.line_end = number;
+            None => {}
+        }
+    }
+
+    /// Adds what is known of such lines, where this one has it.
+    fn add_again(&mut self, found: Vec<Found>, candidates: &[Candidate], place: &Place<'_>) {
+        for (rank, found) in found.into_iter().enumerate() {
+            let hit = candidates
+                .iter()
+                .find(|c| Entry::of_target(c.target) == found.entry);
+            let (at, end) = hit.map_or((place.start, place.end), |hit| (hit.at, hit.end));
+            self.add(Found { at, end, ..found }, rank, place);
+        }
+    }
+
+    fn add(&mut self, found: Found, rank: usize, place: &Place<'_>) {
+        let broken = place.buffer.get(place.start..found.end);
+        let line_end = place.number + count_lines(broken.unwrap_or_default());
+        if let Some(group) = self.groups.iter_mut().find(|g| g.entry == found.entry) {
+            // A long line is looked at in pieces, and one that was broken may be found from both of its parts.
+            if group.line_end < place.number {
+                group.count += 1;
+            }
+            group.line_end = group.line_end.max(line_end);
             group.severity = group.severity.max(found.severity);
             group.rank = group.rank.min(rank);
+            group.quoted &= place.quoted;
             return;
         }
+        let (before, _, after) = neighbours(place.buffer, place.start, place.end, false);
+        let mut context = before;
+        context.extend(place.line());
+        context.extend(after);
         self.groups.push(Group {
             entry: found.entry,
             severity: found.severity,
             code: found.code,
-            line: number,
-            line_end: number,
+            line: place.number,
+            line_end,
             count: 1,
-            more: false,
-            text: cut(text, KEPT).to_owned(),
-            context: normal(context),
+            text: place.text(found.at),
+            context: unfolded(&context, false),
             rank,
+            quoted: place.quoted,
         });
     }
 
@@ -281,23 +336,133 @@ fn line_of(buffer: &[u8], at: usize) -> (usize, usize) {
     (start, end)
 }
 
-/// Where the next few lines end.
-fn lines_after(buffer: &[u8], end: usize, lines: usize) -> usize {
+/// A line that something was found in.
+struct Place<'a> {
+    buffer: &'a [u8],
+    start: usize,
+    end: usize,
+    number: u64,
+    quoted: bool,
+}
+
+impl Place<'_> {
+    fn line(&self) -> &[u8] {
+        self.buffer.get(self.start..self.end).unwrap_or_default()
+    }
+
+    /// The line as it is shown: around `at` where it is long.
+    fn text(&self, at: usize) -> String {
+        let text = normal(self.line());
+        if text.len() <= KEPT {
+            return text;
+        }
+        let before = self.buffer.get(self.start..at.min(self.end));
+        let at = before.map_or(0, |before| normal(before).len());
+        let from = at.saturating_sub(KEPT_BEFORE).min(text.len() - KEPT);
+        let border = |mut at: usize| {
+            while !text.is_char_boundary(at) {
+                at -= 1;
+            }
+            at
+        };
+        let from = border(from);
+        let to = border((from + KEPT).min(text.len()));
+        let part = text.get(from..to).unwrap_or_default().trim();
+        let (start, end) = (
+            if from > 0 { "... " } else { "" },
+            if to < text.len() { " ..." } else { "" },
+        );
+        format!("{start}{part}{end}")
+    }
+}
+
+/// The line before the place, if there is one within reach.
+fn line_before(buffer: &[u8], start: usize) -> Option<(usize, usize)> {
+    let end = start
+        .checked_sub(1)
+        .filter(|end| buffer.get(*end) == Some(&b'\n'))?;
+    let low = end.saturating_sub(WIDEST + 1);
+    let before = buffer.get(low..end)?;
+    let from = match memchr::memrchr(b'\n', before) {
+        Some(newline) => low + newline + 1,
+        None if low == 0 => 0,
+        None => return None,
+    };
+    Some((from, end))
+}
+
+/// The lines that may be the beginning and the rest of one, each with its line break, and whether any of these breaks may
+/// stand within a word.
+pub(super) type Neighbours = (Vec<u8>, bool, Vec<u8>);
+
+/// Lines before and after that may belong to the one at `start..end`: those of the same writer.
+fn neighbours(buffer: &[u8], start: usize, end: usize, pasted: bool) -> Neighbours {
+    let own = buffer.get(start..end).unwrap_or_default();
+    let (mut before, mut after, mut cut) = (Vec::new(), Vec::new(), false);
+    if own.len() > WIDEST {
+        return (before, cut, after);
+    }
+    let own_tag = tag(own);
+    let joins = |left: &[u8], right: &[u8]| {
+        let right = without_prefix(right);
+        left.trim_ascii_end()
+            .last()
+            .is_some_and(|b| b.is_ascii_alphanumeric() || *b == b'-')
+            && left.len() >= 20
+            && right.first().is_some_and(u8::is_ascii_alphanumeric)
+    };
+    let mut first = (start, end);
+    for _ in 0..WRAPPED {
+        let Some((from, to)) = line_before(buffer, first.0) else {
+            break;
+        };
+        let line = buffer.get(from..to).unwrap_or_default();
+        let width = line.strip_suffix(b"\r").unwrap_or(line).len();
+        if !(pasted || TERMINALS.contains(&width)) || tag(line) != own_tag {
+            break;
+        }
+        cut |= joins(line, buffer.get(first.0..first.1).unwrap_or_default());
+        let rest = std::mem::take(&mut before);
+        before.extend(line);
+        before.push(b'\n');
+        before.extend(rest);
+        first = (from, to);
+    }
+    let mut last = own;
+    let mut taken = 0;
     let rest = buffer
         .get(end..buffer.len().min(end + AROUND))
         .unwrap_or_default();
-    memchr::memchr_iter(b'\n', rest)
-        .nth(lines)
-        .map_or(end + rest.len(), |newline| end + newline)
+    for line in rest.split(|b| *b == b'\n').skip(1).take(WRAPPED + BETWEEN) {
+        if tag(line) != own_tag {
+            if own_tag.is_none() {
+                break;
+            }
+            continue;
+        }
+        if taken == WRAPPED || line.len() > WIDEST {
+            break;
+        }
+        taken += 1;
+        cut |= joins(last, line);
+        after.push(b'\n');
+        after.extend(line);
+        last = line;
+    }
+    (before, cut, after)
 }
 
-/// A text of at most `most` bytes.
-fn cut(text: &str, most: usize) -> &str {
-    let mut end = most.min(text.len());
-    while !text.is_char_boundary(end) {
-        end -= 1;
-    }
-    text.get(..end).unwrap_or_default()
+/// Whether a line is one of those by which a traceback of Python tells where it was: the source that it shows names errors
+/// as well, and the error that it ends with stands in the last line.
+fn in_traceback(buffer: &[u8], start: usize, end: usize) -> bool {
+    let place = |line: &[u8]| {
+        without_prefix(line).starts_with(b"File \"")
+            && memchr::memmem::find(line, b"\", line ").is_some()
+    };
+    place(buffer.get(start..end).unwrap_or_default())
+        || line_before(buffer, start)
+            .and_then(|(from, to)| buffer.get(from..to))
+            .is_some_and(place)
 }
 
 /// In the order of reading: the first of the heavy ones, what is beside it in the order of the log, what only passes on
@@ -305,14 +470,17 @@ fn cut(text: &str, most: usize) -> &str {
 fn ordered(mut groups: Vec<Group>) -> Vec<Group> {
     let heaviest = groups
         .iter()
-        .filter(|g| g.severity > Severity::Note)
+        .filter(|g| g.severity > Severity::Note && !g.quoted)
         .map(|g| g.entry.weight())
         .max()
         .unwrap_or(0);
     let lead = groups
         .iter()
         .filter(|g| {
-            g.severity > Severity::Note && g.entry.weight() + NEARLY >= heaviest && g.rank == 0
+            g.severity > Severity::Note
+                && g.entry.weight() + NEARLY >= heaviest
+                && g.rank == 0
+                && !g.quoted
         })
         .min_by_key(|g| (g.line, g.rank, std::cmp::Reverse(g.entry.weight())))
         .map(|g| g.entry);
@@ -324,7 +492,7 @@ fn ordered(mut groups: Vec<Group>) -> Vec<Group> {
             3
         } else if Some(g.entry) == lead {
             0
-        } else if weight < PASSES_ON && heaviest >= PASSES_ON {
+        } else if g.quoted || weight < PASSES_ON && heaviest >= PASSES_ON {
             2
         } else {
             1

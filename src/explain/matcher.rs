@@ -2,11 +2,26 @@
 
 use std::cell::OnceCell;
 use std::collections::HashMap;
+use std::ops::Range;
 
-use regex::bytes::{Regex, RegexBuilder};
+use regex::bytes::{Captures, Regex, RegexBuilder};
 
+use super::log::Neighbours;
 use crate::catalogue::{self, Entry};
 use crate::finding::Severity;
+
+/// An entry that a literal in a line speaks for.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Candidate {
+    /// Its number in the index.
+    pub(super) target: u16,
+    /// Whether the literal alone proves it.
+    pub(super) proves: bool,
+    /// Where the literal begins.
+    pub(super) at: usize,
+    /// Where it ends: in a later line where it was broken.
+    pub(super) end: usize,
+}
 
 /// An entry that a line matches.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -15,6 +30,10 @@ pub(super) struct Found {
     pub(super) severity: Severity,
     /// The code that the line has, where that led there.
     pub(super) code: Option<(&'static str, i32)>,
+    /// Where the literal begins that led there.
+    pub(super) at: usize,
+    /// Where it ends.
+    pub(super) end: usize,
 }
 
 /// Entries that were looked at, with their patterns compiled.
@@ -42,27 +61,76 @@ struct CompiledPattern {
 /// A line and what stands around it. Most lines are decided by themselves, so the rest is prepared when it is asked for.
 pub(super) struct Line<'a> {
     /// The line itself, in the form that patterns see.
-    pub(super) text: &'a str,
-    /// The line and the few after it, for what was wrapped; empty where it is too long to be wrapped.
-    wrapped: (&'a [u8], OnceCell<String>),
+    text: &'a str,
+    neighbours: &'a dyn Fn() -> Neighbours,
+    /// The line with those beside it that it may have been broken into.
+    joined: OnceCell<Vec<Joined>>,
     /// What stands before and after.
     around: (&'a [u8], OnceCell<String>),
+    /// The line as it stands.
+    raw: &'a [u8],
+}
+
+/// Lines as one, and where in it the line in question stands.
+struct Joined {
+    text: String,
+    own: Range<usize>,
+}
+
+impl Joined {
+    /// The first match that the line has a part in.
+    fn captures<'t>(&'t self, regex: &Regex) -> Option<Captures<'t>> {
+        regex.captures_iter(self.text.as_bytes()).find(|captures| {
+            captures
+                .get(0)
+                .is_some_and(|all| all.start() < self.own.end && all.end() > self.own.start)
+        })
+    }
 }
 
 impl<'a> Line<'a> {
-    /// A line in its form, and the bytes of what is around it.
-    pub(super) fn new(text: &'a str, wrapped: &'a [u8], around: &'a [u8]) -> Self {
+    /// A line in its form and as it stands, what gives the lines beside it, and the bytes of what is around it.
+    pub(super) fn new(
+        text: &'a str,
+        raw: &'a [u8],
+        neighbours: &'a dyn Fn() -> Neighbours,
+        around: &'a [u8],
+    ) -> Self {
         Self {
             text,
-            wrapped: (wrapped, OnceCell::new()),
+            neighbours,
+            joined: OnceCell::new(),
             around: (around, OnceCell::new()),
+            raw,
         }
     }
 
-    fn wrapped(&self) -> &str {
-        self.wrapped
-            .1
-            .get_or_init(|| catalogue::normal(self.wrapped.0))
+    fn joined(&self) -> &[Joined] {
+        self.joined.get_or_init(|| {
+            let (before, cut, after) = (self.neighbours)();
+            let mut all = Vec::new();
+            if before.is_empty() && after.is_empty() {
+                return all;
+            }
+            let mut lines = before.clone();
+            lines.extend(self.raw);
+            let own_end = lines.len();
+            lines.extend(after);
+            for within_words in [false, true] {
+                if within_words && !cut {
+                    continue;
+                }
+                let length = |end| {
+                    let part = lines.get(..end).unwrap_or_default();
+                    catalogue::unfolded(part, within_words).len()
+                };
+                all.push(Joined {
+                    own: length(before.len())..length(own_end),
+                    text: catalogue::unfolded(&lines, within_words),
+                });
+            }
+            all
+        })
     }
 
     fn around(&self) -> &str {
@@ -108,28 +176,49 @@ pub(crate) fn regex(pattern: &str) -> Option<Regex> {
 }
 
 impl Matcher {
-    /// What a line matches, heaviest first. `candidates`: entries, with whether a literal alone proves them.
-    pub(super) fn line(&mut self, line: &Line<'_>, candidates: &[(u16, bool)]) -> Vec<Found> {
+    fn compiled(&mut self, entry: Entry) -> &Compiled {
+        self.compiled.entry(entry).or_insert_with(|| compile(entry))
+    }
+
+    /// Whether these literals alone decide what the line is, whatever else stands in it.
+    pub(super) fn decided(&mut self, candidates: &[Candidate]) -> bool {
+        candidates.iter().all(|candidate| {
+            candidate.proves
+                && self
+                    .compiled(Entry::of_target(candidate.target))
+                    .is_decided_by_literals()
+        })
+    }
+
+    /// What a line matches, heaviest first.
+    pub(super) fn line(&mut self, line: &Line<'_>, candidates: &[Candidate]) -> Vec<Found> {
         let mut found: Vec<Found> = Vec::new();
         let lower = line.text.to_ascii_lowercase();
-        for (target, proves) in candidates {
-            let entry = Entry::of_target(*target);
-            let compiled = self.compiled.entry(entry).or_insert_with(|| compile(entry));
+        for candidate in candidates {
+            let entry = Entry::of_target(candidate.target);
+            let compiled = self.compiled(entry);
             let hit = match &compiled.form {
-                Some((domain, regex)) => code(domain, regex, line.text),
+                Some((domain, regex)) => code(domain, regex, line),
                 None => compiled
-                    .matches(line, &lower, *proves)
-                    .map(|severity| Found {
-                        entry,
-                        severity,
-                        code: None,
-                    }),
+                    .matches(line, &lower, candidate.proves)
+                    .map(|severity| (entry, severity, None)),
             };
-            let Some(hit) = hit else { continue };
+            let Some((entry, severity, code)) = hit else {
+                continue;
+            };
+            let hit = Found {
+                entry,
+                severity,
+                code,
+                at: candidate.at,
+                end: candidate.end,
+            };
             match found.iter_mut().find(|known| known.entry == hit.entry) {
                 Some(known) => {
                     known.severity = known.severity.max(hit.severity);
                     known.code = known.code.or(hit.code);
+                    known.at = known.at.min(hit.at);
+                    known.end = known.end.max(hit.end);
                 }
                 None => found.push(hit),
             }
@@ -162,6 +251,11 @@ impl Matcher {
 }
 
 impl Compiled {
+    /// Whether a literal that proves it does so whatever else stands in the line.
+    fn is_decided_by_literals(&self) -> bool {
+        self.form.is_none() && self.unless.is_empty()
+    }
+
     /// With what weight the line is this entry.
     fn matches(&self, line: &Line<'_>, lower: &str, proves: bool) -> Option<Severity> {
         let own = self.severity?;
@@ -178,8 +272,10 @@ impl Compiled {
                     return pattern.regex.is_match(line.around().as_bytes());
                 }
                 pattern.regex.is_match(line.text.as_bytes())
-                    || !line.wrapped.0.is_empty()
-                        && pattern.regex.is_match(line.wrapped().as_bytes())
+                    || line
+                        .joined()
+                        .iter()
+                        .any(|joined| joined.captures(&pattern.regex).is_some())
             })
             .map(|pattern| pattern.severity.unwrap_or(own))
             .max()
@@ -221,21 +317,26 @@ fn compile(entry: Entry) -> Compiled {
 
 /// What the first group matches that matches anything.
 pub(super) fn first_group<'t>(regex: &Regex, text: &'t str) -> Option<&'t str> {
-    let captures = regex.captures(text.as_bytes())?;
-    let found = captures.iter().skip(1).flatten().next()?;
-    text.get(found.range())
+    group_of(&regex.captures(text.as_bytes())?)
 }
 
+fn group_of<'t>(captures: &Captures<'t>) -> Option<&'t str> {
+    let found = captures.iter().skip(1).flatten().next()?;
+    std::str::from_utf8(found.as_bytes()).ok()
+}
+
+/// What an entry says of a line: how bad, and the code that led there.
+type Said = (Entry, Severity, Option<(&'static str, i32)>);
+
 /// The entry of the number that a form finds in a line.
-fn code(domain: &'static str, regex: &Regex, line: &str) -> Option<Found> {
-    let number = first_group(regex, line)?.parse().ok()?;
-    let (entry, number) = entry_of_code(domain, number)?;
+fn code(domain: &'static str, regex: &Regex, line: &Line<'_>) -> Option<Said> {
+    let number = first_group(regex, line.text).or_else(|| {
+        let mut broken = line.joined().iter();
+        broken.find_map(|joined| group_of(&joined.captures(regex)?))
+    })?;
+    let (entry, number) = entry_of_code(domain, number.parse().ok()?)?;
     let severity = entry.error()?.severity;
-    Some(Found {
-        entry,
-        severity,
-        code: Some((domain, number)),
-    })
+    Some((entry, severity, Some((domain, number))))
 }
 
 /// The entry of a code, where the runtime's old numbers stand for those of now.

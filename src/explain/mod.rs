@@ -18,7 +18,7 @@ use serde::Serialize;
 pub use here::{Here, judge, symptoms};
 pub use log::{Group, Scan, scan};
 pub(crate) use matcher::regex;
-pub use query::{Asked, ask};
+pub use query::{Asked, Reading, ask, code_in};
 
 use crate::catalogue::{self, Entry};
 use crate::facts::Layer;
@@ -35,6 +35,9 @@ pub struct Explanation {
 /// One thing that the catalogue knows.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct Match {
+    /// What was asked, where more than one thing was.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub asked: Option<String>,
     /// The entry's id.
     pub id: String,
     /// `note`: no failure, though people take it for one.
@@ -47,10 +50,8 @@ pub struct Match {
     pub line: Option<u64>,
     /// The last line that says so.
     pub line_end: Option<u64>,
-    /// How many lines say so; at least that many where `more` is set.
+    /// How many lines say so.
     pub count: u64,
-    /// Whether there are more lines than were counted.
-    pub more: bool,
     /// The first of those lines.
     pub text: Option<String>,
     /// The layer that writes it.
@@ -134,6 +135,7 @@ pub fn of_entry(entry: Entry, code: Option<(&str, i32)>) -> Option<Match> {
         .filter_map(|cause| cause.check.clone())
         .collect();
     Some(Match {
+        asked: None,
         id: error.id,
         severity: error.severity,
         code: code.map(|(domain, number)| format!("{domain} {number}")),
@@ -141,7 +143,6 @@ pub fn of_entry(entry: Entry, code: Option<(&str, i32)>) -> Option<Match> {
         line: None,
         line_end: None,
         count: 0,
-        more: false,
         text: None,
         complaining_layer: error.complaining_layer,
         layers_at_fault: error.layers_at_fault,
@@ -178,7 +179,6 @@ pub fn of_scan(scan: &Scan, matrix: &Matrix) -> Explanation {
             found.line = Some(group.line);
             found.line_end = Some(group.line_end);
             found.count = group.count;
-            found.more = group.more;
             found.text = Some(group.text.clone());
             versions::read(&mut found, group.entry, &group.context, matrix);
             Some(found)

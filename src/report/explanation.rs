@@ -8,7 +8,6 @@ use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::escape::{markdown, markdown_code, terminal};
-use super::json::escaped;
 use super::text::wrapped;
 use crate::explain::{Cause, Explanation, Match, State};
 use crate::facts::Layer;
@@ -34,8 +33,116 @@ pub struct Options {
     pub here: bool,
     /// Whether the first line is wrapped as well.
     pub wrap_answer: bool,
-    /// Whether the matches are ways to read one code, and not lines of a log.
-    pub readings: bool,
+}
+
+/// What stands under one heading: the answer to one question.
+#[derive(Clone, Debug)]
+pub enum Answer {
+    /// A page.
+    Page(Page),
+    /// What the catalogue knows; `readings`: its matches are ways to read one code.
+    Found {
+        /// The matches.
+        found: Explanation,
+        /// Whether they are ways to read one code, and not lines of a log.
+        readings: bool,
+    },
+    /// It is what says that a call went well.
+    NoError(NoError),
+    /// Nothing is known about it.
+    Nothing(Nothing),
+}
+
+impl Answer {
+    /// Every string in it that comes from a log or a question, and so may hold secrets.
+    pub fn foreign_text(&mut self) -> Vec<&mut String> {
+        match self {
+            Self::Page(_) | Self::NoError(_) => Vec::new(),
+            Self::Nothing(nothing) => vec![&mut nothing.asked, &mut nothing.text],
+            Self::Found { found, .. } => {
+                let mut all = Vec::new();
+                for one in &mut found.matches {
+                    // A code that was asked for brings nothing with it.
+                    if one.text.is_none() {
+                        continue;
+                    }
+                    all.extend(&mut one.text);
+                    all.extend(&mut one.asked);
+                    all.extend(one.versions.values_mut());
+                }
+                all
+            }
+        }
+    }
+}
+
+/// What says that a call went well.
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+pub struct NoError {
+    /// What was asked.
+    pub asked: String,
+    /// What it is, in a phrase.
+    pub text: String,
+}
+
+/// What nothing is known about.
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+pub struct Nothing {
+    /// What was asked: a code, a text, or the name of a log.
+    pub asked: String,
+    /// What came of it, in a phrase.
+    pub text: String,
+    /// Ids of pages that are called alike.
+    pub close: Vec<String>,
+}
+
+/// A page about a finding or a word, in Markdown.
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+pub struct Page {
+    /// `driver-too-old`, `ptx`.
+    pub id: String,
+    /// Which of both.
+    pub kind: PageKind,
+    /// Where a finding of that id can be at fault; empty for a word.
+    pub layers: Vec<Layer>,
+    /// How bad it is at worst; `None` for a word.
+    pub severity: Option<Severity>,
+    /// Its text.
+    pub text: String,
+}
+
+/// What a page is about.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum PageKind {
+    /// Something that the check finds.
+    Finding,
+    /// A word of the trade.
+    Concept,
+}
+
+/// Everything that can be asked for.
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+pub struct Listing {
+    /// What the check finds, in the order of the layers.
+    pub findings: Vec<Listed>,
+    /// Words with a page.
+    pub concepts: Vec<String>,
+    /// Entries of the catalogue of errors.
+    pub errors: Vec<String>,
+}
+
+/// A finding in the list.
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+pub struct Listed {
+    /// Its id.
+    pub id: String,
+    /// The layer at fault.
+    pub layer: Layer,
+    /// How bad it is at worst.
+    pub severity: Severity,
+    /// What it is, in a sentence.
+    pub title: String,
 }
 
 #[derive(Serialize, JsonSchema)]
@@ -43,18 +150,134 @@ pub struct Options {
 struct Document<'a> {
     schema: &'static str,
     version: &'a str,
-    matches: &'a [Match],
+    matches: Vec<&'a Match>,
+    pages: Vec<&'a Page>,
+    no_error: Vec<&'a NoError>,
+    nothing: Vec<&'a Nothing>,
+    /// With `--list`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    list: Option<&'a Listing>,
 }
 
-/// The explanation as JSON with a final newline.
-pub fn json(explanation: &Explanation) -> serde_json::Result<String> {
-    let document = Document {
-        schema: SCHEMA,
-        version: env!("CARGO_PKG_VERSION"),
-        matches: &explanation.matches,
-    };
-    serde_json::to_string_pretty(&document).map(|text| escaped(&text) + "\n")
+impl<'a> Document<'a> {
+    fn new(answers: &'a [Answer], list: Option<&'a Listing>) -> Self {
+        let mut document = Self {
+            schema: SCHEMA,
+            version: env!("CARGO_PKG_VERSION"),
+            matches: Vec::new(),
+            pages: Vec::new(),
+            no_error: Vec::new(),
+            nothing: Vec::new(),
+            list,
+        };
+        for answer in answers {
+            match answer {
+                Answer::Page(page) => document.pages.push(page),
+                Answer::Found { found, .. } => document.matches.extend(&found.matches),
+                Answer::NoError(no_error) => document.no_error.push(no_error),
+                Answer::Nothing(nothing) => document.nothing.push(nothing),
+            }
+        }
+        document
+    }
 }
+
+/// Answers as JSON with a final newline.
+pub fn json(answers: &[Answer]) -> serde_json::Result<String> {
+    super::json::document(&Document::new(answers, None))
+}
+
+/// The list as JSON with a final newline.
+pub fn list_json(list: &Listing) -> serde_json::Result<String> {
+    super::json::document(&Document::new(&[], Some(list)))
+}
+
+/// The list for people: one line an id, then the words, and how many errors there are.
+pub fn list_text(list: &Listing) -> String {
+    let mut text = String::new();
+    for row in &list.findings {
+        let _ = writeln!(
+            text,
+            "{:<12} {:<8} {:<36} {}",
+            row.layer,
+            row.severity.id(),
+            row.id,
+            row.title
+        );
+    }
+    let _ = writeln!(text, "\nwords: {}", list.concepts.join(", "));
+    let _ = writeln!(
+        text,
+        "and {} errors of the stack, by code, name or text: gpudoctor explain 804",
+        list.errors.len()
+    );
+    text
+}
+
+/// The list for a ticket or a wiki.
+pub fn list_markdown(list: &Listing) -> String {
+    let mut text = "| layer | severity | finding | what it is |\n|---|---|---|---|\n".to_owned();
+    for row in &list.findings {
+        let _ = writeln!(
+            text,
+            "| {} | {} | {} | {} |",
+            row.layer,
+            row.severity.id(),
+            markdown_code(&row.id),
+            markdown(&row.title)
+        );
+    }
+    let words: Vec<String> = list
+        .concepts
+        .iter()
+        .map(|word| markdown_code(word))
+        .collect();
+    let _ = writeln!(text, "\nWords: {}\n", words.join(", "));
+    let errors: Vec<String> = list.errors.iter().map(|id| markdown_code(id)).collect();
+    let _ = writeln!(text, "Errors: {}", errors.join(", "));
+    text
+}
+
+/// `driver`, `runtime or framework`.
+fn one_of(layers: &[Layer]) -> String {
+    let names: Vec<&str> = layers.iter().map(|layer| layer.id()).collect();
+    match names.split_last() {
+        Some((last, rest)) if !rest.is_empty() => format!("{} or {last}", rest.join(", ")),
+        _ => names.concat(),
+    }
+}
+
+impl Page {
+    /// The page with what a finding's page says of itself at its end.
+    fn whole(&self) -> String {
+        let text = self.text.trim_end();
+        match self.severity {
+            Some(severity) => format!(
+                "{text}\n\nlayer at fault: {}    worst severity: {}\n",
+                one_of(&self.layers),
+                severity.id()
+            ),
+            None => format!("{text}\n"),
+        }
+    }
+}
+
+impl Nothing {
+    fn whole(&self) -> String {
+        let mut text = format!("{}\n", terminal(&self.text));
+        if !self.close.is_empty() {
+            let _ = writeln!(text, "close to it: {}", self.close.join(", "));
+        }
+        text
+    }
+}
+
+/// What helps where nothing is known.
+const FOR_HELP: &str = "
+to ask for help, paste the first error of the log with ten lines before it, and
+  gpudoctor --format markdown
+`gpudoctor` alone checks this machine; `gpudoctor explain --list` lists what is known
+";
 
 /// The layer at fault first, then what is said.
 fn answer(found: &Match) -> (String, String) {
@@ -85,15 +308,8 @@ fn at_fault(layers: &[Layer]) -> String {
 /// Where in a log it stands.
 fn place(found: &Match) -> Option<String> {
     let line = found.line?;
-    let more = if found.more { "more than " } else { "" };
-    Some(match found.count {
-        0 | 1 => format!("line {line}"),
-        n => format!(
-            "line {line}, and {more}{} more up to line {}",
-            n - 1,
-            found.line_end.unwrap_or(line)
-        ),
-    })
+    let last = found.line_end.unwrap_or(line);
+    Some(super::lines(line, last, found.count))
 }
 
 /// The name under which it can be asked for, with its code.
@@ -111,29 +327,78 @@ fn name(found: &Match) -> String {
     name
 }
 
-/// The explanation for a terminal or a log.
-pub fn text(explanation: &Explanation, options: Options) -> String {
+/// Answers for a terminal or a log, one under the other.
+pub fn text(answers: &[Answer], options: Options) -> String {
     let mut out = Writer {
         text: String::new(),
         options,
+        readings: false,
     };
-    let full = if options.verbose { usize::MAX } else { IN_FULL };
-    for (index, found) in explanation.matches.iter().take(full).enumerate() {
+    for (index, answer) in answers.iter().enumerate() {
         if index > 0 {
             out.text.push('\n');
         }
-        out.found(found);
+        match answer {
+            Answer::Page(page) => out.text.push_str(&page.whole()),
+            Answer::Found { found, readings } => out.explanation(found, *readings),
+            Answer::NoError(no_error) => out.first(
+                None,
+                "no error: ",
+                &no_error.text,
+                Style::new().green().bold(),
+            ),
+            Answer::Nothing(nothing) => out.text.push_str(&nothing.whole()),
+        }
     }
-    out.brief(explanation.matches.get(full..).unwrap_or_default());
+    if nothing_known(answers) {
+        out.text.push_str(FOR_HELP);
+    }
     out.text
+}
+
+/// Whether there is something that nothing is known about.
+pub fn nothing_known(answers: &[Answer]) -> bool {
+    answers
+        .iter()
+        .any(|answer| matches!(answer, Answer::Nothing(_)))
 }
 
 struct Writer {
     text: String,
     options: Options,
+    /// Whether the matches are ways to read one code.
+    readings: bool,
 }
 
 impl Writer {
+    fn explanation(&mut self, explanation: &Explanation, readings: bool) {
+        self.readings = readings;
+        let full = if self.options.verbose {
+            usize::MAX
+        } else {
+            IN_FULL
+        };
+        for (index, found) in explanation.matches.iter().take(full).enumerate() {
+            if index > 0 {
+                self.text.push('\n');
+            }
+            self.found(found);
+        }
+        self.brief(explanation.matches.get(full..).unwrap_or_default());
+    }
+
+    /// The first line of an answer; on a terminal it is wrapped.
+    fn first(&mut self, asked: Option<&str>, label: &str, said: &str, style: Style) {
+        let asked = asked.map(|asked| format!("{}: ", terminal(asked)));
+        let asked = asked.unwrap_or_default();
+        if self.options.wrap_answer && !self.options.color {
+            self.paragraph(&format!("{asked}{label}"), "  ", said);
+        } else {
+            let label = self.paint(label, style);
+            let _ = writeln!(self.text, "{asked}{label}{}", terminal(said));
+        }
+    }
+
     fn paint(&self, text: &str, style: Style) -> String {
         if self.options.color {
             text.style(style).to_string()
@@ -154,12 +419,7 @@ impl Writer {
             Severity::Warning => Style::new().yellow().bold(),
             Severity::Note => Style::new().green().bold(),
         };
-        if self.options.wrap_answer && !self.options.color {
-            self.paragraph(&label, "  ", &said);
-        } else {
-            let label = self.paint(&label, style);
-            let _ = writeln!(self.text, "{label}{}", terminal(&said));
-        }
+        self.first(found.asked.as_deref(), &label, &said, style);
         let _ = writeln!(
             self.text,
             "complains: {}    at fault: {}",
@@ -245,7 +505,7 @@ impl Writer {
 
     /// The other matches, a line each.
     fn brief(&mut self, others: &[Match]) {
-        let parts = if self.options.readings {
+        let parts = if self.readings {
             [
                 ("it may also be:", true),
                 ("it may also be, and then it is no fault:", false),
@@ -275,11 +535,7 @@ impl Writer {
                     .as_ref()
                     .map(|code| format!("{code}: "))
                     .unwrap_or_default();
-                let code = if self.options.readings {
-                    code
-                } else {
-                    String::new()
-                };
+                let code = if self.readings { code } else { String::new() };
                 self.paragraph(
                     "  ",
                     "      ",
@@ -297,12 +553,37 @@ impl Writer {
     }
 }
 
-/// The explanation for a ticket.
-pub fn markdown_text(explanation: &Explanation, here: bool) -> String {
+/// Answers for a ticket.
+pub fn markdown_text(answers: &[Answer], here: bool) -> String {
+    let mut out = String::new();
+    for answer in answers {
+        match answer {
+            // A page is Markdown as it stands.
+            Answer::Page(page) => out.push_str(&page.whole()),
+            Answer::Found { found, .. } => out.push_str(&in_markdown(found, here)),
+            Answer::NoError(no_error) => {
+                let _ = writeln!(out, "**no error**: {}", markdown(&no_error.text));
+            }
+            Answer::Nothing(nothing) => {
+                let _ = writeln!(out, "{}", markdown(&nothing.text));
+            }
+        }
+        out.push('\n');
+    }
+    if nothing_known(answers) {
+        out.push_str(FOR_HELP.trim_start());
+    }
+    out.truncate(out.trim_end().len());
+    out + "\n"
+}
+
+fn in_markdown(explanation: &Explanation, here: bool) -> String {
     let mut out = String::new();
     for found in &explanation.matches {
         let (label, said) = answer(found);
-        let _ = writeln!(out, "**{}**\n", markdown(&format!("{label}{said}")));
+        let asked = found.asked.as_ref().map(|asked| format!("{asked}: "));
+        let said = format!("{}{label}{said}", asked.unwrap_or_default());
+        let _ = writeln!(out, "**{}**\n", markdown(&said));
         let _ = writeln!(
             out,
             "Complains: {}. At fault: {}. Known as {}.\n",

@@ -5,7 +5,7 @@ use std::fmt::Write;
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use super::{Report, Symptom};
+use super::{LogRead, Report, Symptom};
 use crate::diagnosis::{LayerState, Status, Verdict};
 use crate::facts::{Consumer, ConsumerKind, Facts, Layer};
 use crate::finding::{Finding, Severity};
@@ -28,6 +28,9 @@ struct Document<'a> {
     findings: &'a [Finding],
     ignored: &'a [Finding],
     symptoms: &'a [Symptom],
+    /// The log of `--log`, where one was read.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    log: Option<LogRead>,
     not_seen: &'a [String],
     /// Of a preflight: against what the artifacts were held, with what came of each.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -110,6 +113,7 @@ pub fn render(report: &Report<'_>) -> serde_json::Result<String> {
         findings: &report.diagnosis.findings,
         ignored: &report.diagnosis.ignored,
         symptoms: report.symptoms,
+        log: report.log,
         not_seen: &report.diagnosis.not_seen,
         targets: None,
         artifacts: None,
@@ -182,6 +186,7 @@ pub fn preflight(found: &Preflight, matrix: &Matrix, taken_at: &str) -> serde_js
         findings: &findings,
         ignored: &ignored,
         symptoms: &[],
+        log: None,
         not_seen: &not_seen,
         targets: Some(&found.targets),
         artifacts: Some(&found.artifacts),

@@ -58,6 +58,9 @@ fn head(out: &mut String, report: &Report<'_>) {
     for (index, fix) in root.into_iter().flat_map(|f| &f.fixes).enumerate() {
         self::fix(out, if index == 0 { "Fix" } else { "Or" }, fix);
     }
+    if let Some(log) = report.log.filter(|_| report.symptoms.is_empty()) {
+        let _ = writeln!(out, "Log: {}\n", log.without_symptom());
+    }
     for symptom in report.symptoms {
         let cause = match &symptom.explained_by {
             Some(key) => format!("follows from {}", markdown_code(key)),
@@ -65,8 +68,8 @@ fn head(out: &mut String, report: &Report<'_>) {
         };
         let _ = writeln!(
             out,
-            "Log, line {}: {}\n\n- {}: {cause}\n",
-            symptom.line,
+            "Log, {}: {}\n\n- {}: {cause}\n",
+            symptom.place(),
             markdown_code(&symptom.text),
             markdown(&symptom.meaning)
         );

@@ -33,6 +33,33 @@ pub struct Report<'a> {
     pub diagnosis: &'a Diagnosis,
     /// What a log says that was given with `--log`.
     pub symptoms: &'a [Symptom],
+    /// That log, where there was one.
+    pub log: Option<LogRead>,
+}
+
+/// A log that was read to its end.
+#[derive(Clone, Copy, Debug, Serialize, JsonSchema)]
+pub struct LogRead {
+    /// Its lines.
+    pub lines: u64,
+    /// Its bytes.
+    pub bytes: u64,
+    /// How many kinds of lines it has that people take for errors and that are none.
+    pub noise: usize,
+}
+
+impl LogRead {
+    /// What is said of it where it has no symptom.
+    pub fn without_symptom(self) -> String {
+        match (self.bytes, self.noise) {
+            (0, _) => "it is empty".to_owned(),
+            (_, 0) => format!("{} lines read, no known error in them", self.lines),
+            (_, _) => format!(
+                "{} lines read, no known error in them but noise that is no fault",
+                self.lines
+            ),
+        }
+    }
 }
 
 /// What a log says, and what on the machine causes it.
@@ -42,10 +69,29 @@ pub struct Symptom {
     pub text: String,
     /// Its number, counted from 1.
     pub line: u64,
+    /// The last line that says so.
+    pub line_end: u64,
+    /// How many say so.
+    pub count: u64,
     /// The entry of the catalogue that it is: `gpudoctor explain ENTRY`.
     pub entry: String,
     /// What it means, in a phrase.
     pub meaning: String,
     /// The key of the finding that causes it; `None` where none does.
     pub explained_by: Option<String>,
+}
+
+impl Symptom {
+    /// Where it stands: `line 12`, `line 12, and 8 more up to line 90`.
+    pub fn place(&self) -> String {
+        lines(self.line, self.line_end, self.count)
+    }
+}
+
+/// Lines of a log that say the same.
+fn lines(first: u64, last: u64, count: u64) -> String {
+    match count {
+        0 | 1 => format!("line {first}"),
+        n => format!("line {first}, and {} more up to line {last}", n - 1),
+    }
 }

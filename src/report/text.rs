@@ -47,6 +47,8 @@ const EVIDENCE_SHOWN: usize = 8;
 const VALUE_SHOWN: usize = 300;
 /// Columns before what is said of a layer: "  affected application ".
 const STACK_INDENT: usize = 24;
+/// Kinds of errors of a log that are told unless all are asked for.
+const SYMPTOMS: usize = 6;
 
 /// The report.
 pub fn render(report: &Report<'_>, options: Options) -> String {
@@ -135,12 +137,19 @@ impl Writer {
 
     /// What the log of `--log` says, and what causes it.
     fn symptoms(&mut self, report: &Report<'_>) {
-        if !report.symptoms.is_empty() {
-            self.blank();
+        let Some(log) = report.log else { return };
+        self.blank();
+        if report.symptoms.is_empty() {
+            self.paragraph("log: ", "     ", &log.without_symptom());
         }
-        for symptom in report.symptoms {
+        let most = if self.options.verbose {
+            usize::MAX
+        } else {
+            SYMPTOMS
+        };
+        for symptom in report.symptoms.iter().take(most) {
             let text = brief(&symptom.text, self.options.verbose);
-            self.paragraph(&format!("log, line {}: ", symptom.line), "     ", &text);
+            self.paragraph(&format!("log, {}: ", symptom.place()), "     ", &text);
             let cause = match &symptom.explained_by {
                 Some(key) => format!("follows from {key}: {}", symptom.meaning),
                 None => format!(
@@ -149,6 +158,12 @@ impl Writer {
                 ),
             };
             self.paragraph("     ", "     ", &cause);
+        }
+        if let Some(more) = report.symptoms.len().checked_sub(most).filter(|n| *n > 0) {
+            let _ = writeln!(
+                self.text,
+                "log: and {more} more kinds of errors: -v shows them"
+            );
         }
     }
 

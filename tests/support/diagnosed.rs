@@ -80,6 +80,7 @@ impl Diagnosed {
             matrix: matrix(),
             diagnosis: &self.diagnosis,
             symptoms: &[],
+            log: None,
         }
     }
 }

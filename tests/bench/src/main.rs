@@ -12,9 +12,13 @@
 //!
 //!     cargo run --release --manifest-path tests/bench/Cargo.toml -- image [--runs N] [--bin PROGRAM]... FILE...
 //!
-//! and what `gpudoctor preflight` costs on a repository of 2,000 artifacts (see `repository`):
+//! what `gpudoctor preflight` costs on a repository of 2,000 artifacts (see `repository`):
 //!
 //!     cargo run --release --manifest-path tests/bench/Cargo.toml -- preflight [--cuobjdump PROGRAM] FILE...
+//!
+//! and what `gpudoctor explain` costs on large logs beside `grep -F` (see `log`):
+//!
+//!     cargo run --release --manifest-path tests/bench/Cargo.toml -- log [--runs N] [--bin PROGRAM]...
 //!
 //! Prints one line a program and situation: median, least and most of user and system time, the largest resident set, and
 //! the budget. Several programs are run by turns, so that they meet the same weather. It judges nothing: times depend on
@@ -32,6 +36,7 @@ mod environment;
 mod headers;
 mod image;
 mod inspection;
+mod log;
 mod measure;
 mod repository;
 
@@ -53,6 +58,7 @@ struct Wanted {
     inspect: bool,
     image: bool,
     preflight: bool,
+    log: bool,
     runs: Option<usize>,
     programs: Vec<PathBuf>,
     parts: PathBuf,
@@ -76,6 +82,8 @@ fn main() -> ExitCode {
             inspection::bench(&wanted)
         } else if wanted.preflight {
             repository::bench(&wanted)
+        } else if wanted.log {
+            log::bench(&wanted)
         } else {
             bench(&wanted)
         }
@@ -95,6 +103,7 @@ fn wanted(mut arguments: impl Iterator<Item = String>) -> Result<Wanted, String>
         inspect: false,
         image: false,
         preflight: false,
+        log: false,
         runs: None,
         programs: Vec::new(),
         parts: repository.join("target/parts"),
@@ -103,13 +112,16 @@ fn wanted(mut arguments: impl Iterator<Item = String>) -> Result<Wanted, String>
     };
     while let Some(option) = arguments.next() {
         if !option.starts_with('-') {
-            let is_chosen = wanted.inspect || wanted.image || wanted.preflight;
+            let is_chosen =
+                wanted.inspect || wanted.image || wanted.preflight || wanted.log;
             if option == "inspect" && !is_chosen {
                 wanted.inspect = true;
             } else if option == "image" && !is_chosen {
                 wanted.image = true;
             } else if option == "preflight" && !is_chosen {
                 wanted.preflight = true;
+            } else if option == "log" && !is_chosen {
+                wanted.log = true;
             } else if is_chosen {
                 wanted.files.push(PathBuf::from(option));
             } else {
