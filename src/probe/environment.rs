@@ -26,6 +26,7 @@ const KEPT: &[&str] = &[
     "HSA_OVERRIDE_GFX_VERSION",
     "LD_LIBRARY_PATH",
     "LD_PRELOAD",
+    "NIX_LD_LIBRARY_PATH",
     "NVCC_APPEND_FLAGS",
     "NVCC_CCBIN",
     "NVCC_PREPEND_FLAGS",

@@ -111,7 +111,11 @@ fn finding(
     if let Some(link) = link {
         finding = finding.evidence(
             "used by",
-            if user.is_empty() { &link.consumer } else { user },
+            if user.is_empty() {
+                &link.consumer
+            } else {
+                user
+            },
             format!("{}, by {}", copy.path, by(link)),
         );
     }
