@@ -223,7 +223,8 @@ fn check_loader_cache(host: &Host, tree: &Tree) {
     if let (Some(long), Some(short)) = (place("libcuda.so.1"), place("libcuda.so")) {
         assert!(long < short, "{case}");
     }
-    assert!(place("libm.so.6") < place("libc.so.6"), "{case}");
+    // A host of another C library has neither.
+    assert!(place("libm.so.6") <= place("libc.so.6"), "{case}");
 }
 
 /// A call as a short text: `cuInit=100`, `cuDriverGetVersion=0:12040`, `dlopen=?`.

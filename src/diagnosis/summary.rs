@@ -131,7 +131,12 @@ fn hardware(ctx: &Ctx<'_>) -> (bool, String) {
         );
     }
     if ctx.in_wsl() && ctx.facts.driver.node("/dev/dxg").is_some() {
-        return (true, "a GPU of Windows, through /dev/dxg".to_owned());
+        return if ctx.windows_has_nvidia() {
+            (true, "a GPU of Windows, through /dev/dxg".to_owned())
+        } else {
+            let text = "a GPU of Windows, through /dev/dxg; no NVIDIA driver of Windows";
+            (false, text.to_owned())
+        };
     }
     match &ctx.facts.hardware.pci {
         Reading::Present { .. } if others(ctx) > 0 => (
@@ -172,7 +177,9 @@ fn system(ctx: &Ctx<'_>) -> (bool, String) {
                 .map_or_else(|| libc.kind.clone(), |v| format!("{} {v}", libc.kind)),
         );
     }
-    if system.wsl.is_present() {
+    if ctx.in_wsl_1() {
+        parts.push("WSL 1".to_owned());
+    } else if system.wsl.is_present() {
         parts.push("WSL2".to_owned());
     } else if let Some(name) = system.virtualisation.value() {
         parts.push(if name == "a hypervisor" {
@@ -233,7 +240,7 @@ fn driver(ctx: &Ctx<'_>) -> (bool, String) {
             },
         );
     }
-    if facts.module_loaded() == Some(false) && ctx.plain_linux() {
+    if facts.module_loaded() == Some(false) && ctx.plain_linux() && !ctx.in_gvisor() {
         parts.push("module not loaded".to_owned());
     }
     (true, parts.join(", "))
@@ -472,10 +479,15 @@ pub(super) fn of_healthy(ctx: &Ctx<'_>, layers: &[LayerState]) -> String {
         .filter(|l| matches!(l.status, Status::Ok | Status::Absent))
         .count();
     let runs = ctx.module_loaded() == Some(true)
-        || ((ctx.in_wsl() || ctx.on_tegra()) && ctx.facts.driver.libcuda.is_present());
+        || ctx.wsl_gpu()
+        || ctx.in_gvisor() && ctx.cuda_works()
+        || (ctx.on_tegra() && ctx.facts.driver.libcuda.is_present());
     if !runs {
         return match names.as_slice() {
             [] if ctx.on_tegra() => format!("no fault on this Tegra system: {read} layers read"),
+            [] if ctx.in_wsl() && ctx.facts.driver.node("/dev/dxg").is_some() => format!(
+                "no NVIDIA GPU here, and none expected: {read} layers read, no fault (WSL passes a GPU of Windows, and no NVIDIA driver of Windows is in /usr/lib/wsl/lib)"
+            ),
             // What another vendor's GPU is like is not for this version to say.
             [] if others(ctx) > 0 => format!(
                 "no NVIDIA GPU here, and none expected: {read} layers read, no fault ({} of another vendor not examined)",

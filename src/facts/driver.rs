@@ -52,6 +52,8 @@ pub struct DriverFacts {
     pub fabric_manager: FabricManager,
     /// The Multi-Process Service.
     pub mps: Mps,
+    /// The licence of a vGPU.
+    pub vgpu_licence: VgpuLicence,
     /// GSP firmware versions on disk (folders of `/lib/firmware/nvidia`), each with its files.
     pub gsp_firmware: Reading<Vec<GspFirmware>>,
     /// Lines of the kernel log that speak of GPU drivers, newest last, at most 200.
@@ -480,6 +482,16 @@ pub struct Mps {
     pub pipe_directory: Reading<String>,
     /// A running control daemon or server: its process id. Looked for only where there is such a folder.
     pub process: Reading<u32>,
+}
+
+/// The licence of a virtual GPU (vGPU), as files tell it. Asked for only where the driver names a vGPU.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(default)]
+pub struct VgpuLicence {
+    /// What the licensing daemon (nvidia-gridd) said of it in the system log, the last thing last.
+    pub log: Reading<Vec<String>>,
+    /// How many client configuration tokens lie in `/etc/nvidia/ClientConfigToken`.
+    pub tokens: Reading<usize>,
 }
 
 /// One folder of GSP firmware.

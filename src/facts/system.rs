@@ -38,8 +38,12 @@ pub struct SystemFacts {
     pub libc: Reading<Libc>,
     /// The hypervisor or cloud that DMI names; absent on bare metal.
     pub virtualisation: Reading<String>,
-    /// The WSL kernel's release; absent where this is no WSL.
+    /// The kernel's release where this is WSL, or a virtual machine that gets its GPU from Windows in the same way (`/dev/dxg`
+    /// with Windows's libraries); absent elsewhere.
     pub wsl: Reading<String>,
+    /// Whether WSL brings the loader's cache up to date when it starts (`[automount] ldconfig` in `/etc/wsl.conf`); absent
+    /// where that does not say.
+    pub wsl_ldconfig: Reading<bool>,
     /// The Jetson's L4T release (`36.4.3`) or board; absent where this is no Tegra system.
     pub tegra: Reading<Tegra>,
     /// The container this runs in; absent on a host.
@@ -80,6 +84,22 @@ pub struct Libc {
     /// Its version, where known.
     #[serde(default)]
     pub version: Option<Version>,
+    /// On a system of musl, the file that the loader of glibc leads to, where there is one: glibc's own, or gcompat's.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub glibc_loader: Option<String>,
+}
+
+impl Libc {
+    /// Whether this is musl without a glibc beside it: programs and libraries that need glibc do not run.
+    pub fn lacks_glibc(&self) -> bool {
+        let is_glibc = |path: &String| !path.contains("gcompat") && !path.contains("ld-musl");
+        self.kind == "musl" && !self.glibc_loader.as_ref().is_some_and(is_glibc)
+    }
+
+    /// Whether gcompat stands in for glibc.
+    pub fn has_gcompat(&self) -> bool {
+        self.lacks_glibc() && self.glibc_loader.is_some()
+    }
 }
 
 /// Limits of a process (`/proc/self/limits`, the soft ones).

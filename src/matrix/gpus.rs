@@ -129,6 +129,9 @@ pub struct Arch {
     pub(super) open_module_word: Option<OpenModuleWord>,
     /// Where weaker or stronger than the row.
     pub open_module_confidence: Option<Confidence>,
+    /// Products of the architecture that need the open modules, although others of it do not: words of their names.
+    #[serde(default)]
+    pub open_module_products: Vec<String>,
     /// The capability that the same chip has under newer toolkits.
     #[serde(with = "optional_capability", default)]
     pub renamed_to: Option<Capability>,

@@ -43,7 +43,7 @@ pub use libraries::{
     Cudnn, CudnnFiles, Nccl, Soname, Tensorrt, ToolkitComponents, cudnn_answer, cudnn_of_answer,
 };
 pub use overlay::{Overlay, OverlayError, OverlayFile};
-pub use platforms::{BrandList, ImageRequirement, Jetson, JetsonBoard, JetsonUpgrade};
+pub use platforms::{BrandList, ImageRequirement, Jetson, JetsonBoard, JetsonUpgrade, VgpuSeries};
 pub use rows::{Capability, Confidence, Note};
 pub use targets::{BinaryRule, CodeFit, CodeTargets, CompatBorder, Fit, Scope, Target};
 pub use toolchain::{Glibc, HostCompiler, PtxasTargets, SharedMath};
@@ -182,6 +182,8 @@ tables! {
     jetson_boards: PLATFORMS, "jetson_board", JetsonBoard;
     /// CUDA upgrade packages of `JetPack` series.
     jetson_upgrades: PLATFORMS, "jetson_upgrade", JetsonUpgrade;
+    /// Series of vGPU profiles.
+    vgpu_series_rows: PLATFORMS, "vgpu_series", VgpuSeries;
     /// What official CUDA images ask of the host's driver.
     image_requirements: PLATFORMS, "image_require", ImageRequirement;
     /// The brand lists that [`ImageRequirement::brands`] names.

@@ -42,6 +42,9 @@ pub struct JetsonBoard {
     /// (8, 7).
     #[serde(with = "capability")]
     pub capability: Capability,
+    /// Its chips, as the device tree calls them: `tegra234`.
+    #[serde(default)]
+    pub chips: Vec<String>,
     /// Who says so.
     pub source: String,
     /// How far to trust it.
@@ -74,6 +77,25 @@ pub struct JetsonUpgrade {
     pub confidence: Confidence,
 }
 row!(JetsonUpgrade, |upgrade| upgrade.jetpack);
+
+/// A series of vGPU profiles: the letter that ends their names.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct VgpuSeries {
+    /// `Q`.
+    pub series: char,
+    /// What it is sold for: `vWS`, `vPC`.
+    pub product: String,
+    /// Whether CUDA runs on it.
+    pub cuda: bool,
+    /// Where weaker or stronger than the row.
+    pub cuda_confidence: Option<Confidence>,
+    /// Who says so.
+    pub source: String,
+    /// How far to trust it.
+    pub confidence: Confidence,
+}
+row!(VgpuSeries, |row| row.series);
 
 /// What an official CUDA image asks of the host: `cuda>=CUDA`, or one of these driver branches.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -132,6 +154,19 @@ impl Matrix {
     /// A Jetson board by name.
     pub fn jetson_board(&self, board: &str) -> Option<&JetsonBoard> {
         self.jetson_boards().iter().find(|row| row.board == board)
+    }
+
+    /// The Jetson board of a chip: `tegra234`.
+    pub fn jetson_board_of(&self, chip: &str) -> Option<&JetsonBoard> {
+        let is_it = |row: &&JetsonBoard| row.chips.iter().any(|known| known == chip);
+        self.jetson_boards().iter().find(is_it)
+    }
+
+    /// A series of vGPU profiles by its letter.
+    pub fn vgpu_series(&self, letter: char) -> Option<&VgpuSeries> {
+        self.vgpu_series_rows()
+            .iter()
+            .find(|row| row.series == letter)
     }
 
     /// The upgrade row of a `JetPack` version.

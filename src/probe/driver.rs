@@ -8,7 +8,7 @@
 use crate::facts::{
     DeviceNode, DiskModule, DkmsTree, DriverFacts, FabricManager, Facts, FileKind, Flavour,
     GspFirmware, LibraryCopy, LoadedModule, MigInstance, Mps, NvidiaModprobe, ProcVersion,
-    ReachedBy, Reading,
+    ReachedBy, Reading, VgpuLicence,
 };
 use crate::probe::consumer::has_extension;
 use crate::probe::loader::{Found, Loader, is_library_name};
@@ -348,6 +348,7 @@ pub(super) fn probe(sysroot: &Sysroot, facts: &mut Facts) {
             addresses.iter().filter_map(information).collect()
         });
     driver.mig_instances = mig_instances(sysroot);
+    driver.vgpu_licence = vgpu_licence(sysroot, driver.gpus.items());
     driver.modprobe = modprobe(sysroot);
     driver.dkms = dkms(sysroot);
     if let Some(release) = &release {
@@ -860,6 +861,43 @@ fn mps(sysroot: &Sysroot, told: Option<String>) -> Mps {
     Mps {
         pipe_directory,
         process,
+    }
+}
+
+/// The licence of a vGPU: (1) what nvidia-gridd wrote into the files of a syslog daemon, (2) its tokens.
+fn vgpu_licence(sysroot: &Sysroot, gpus: &[crate::facts::DriverGpu]) -> VgpuLicence {
+    if !gpus
+        .iter()
+        .any(|gpu| proc::vgpu_profile(&gpu.model).is_some())
+    {
+        let none = || "not looked for: no vGPU here".to_owned();
+        return VgpuLicence {
+            log: Reading::unreadable(none()),
+            tokens: Reading::unreadable(none()),
+        };
+    }
+    let mut refused = None;
+    let mut log = Reading::absent("/var/log/syslog, /var/log/messages");
+    for path in ["/var/log/syslog", "/var/log/messages"] {
+        match sysroot.tail(path, LOG_CAP) {
+            Reading::Present { value, .. } => {
+                let said = proc::gridd_log(&String::from_utf8_lossy(&value));
+                log = Reading::present(said, path);
+                break;
+            }
+            Reading::Unreadable { reason } => refused = Some(reason),
+            Reading::Absent { .. } => {}
+        }
+    }
+    if let (false, Some(reason)) = (log.is_present(), refused) {
+        log = Reading::unreadable(reason);
+    }
+    let tokens = sysroot.list("/etc/nvidia/ClientConfigToken", |name| {
+        has_extension(name, "tok")
+    });
+    VgpuLicence {
+        log,
+        tokens: tokens.map(|names| names.len()),
     }
 }
 

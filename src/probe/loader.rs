@@ -65,6 +65,7 @@ const KNOWN_PLACES: &[&str] = &[
     "/usr/local/nvidia/lib64",
     "/run/opengl-driver/lib",
     "/run/nvidia/driver/usr/lib/x86_64-linux-gnu",
+    "/run/nvidia/driver/usr/lib/aarch64-linux-gnu",
     "/run/nvidia/driver/usr/lib64",
     "/home/kubernetes/bin/nvidia/lib64",
     "/var/lib/nvidia/lib64",
@@ -334,6 +335,8 @@ impl<'a> Loader<'a> {
                 "lib64/stubs",
                 "lib64",
                 "targets/x86_64-linux/lib/stubs",
+                "targets/sbsa-linux/lib/stubs",
+                "targets/aarch64-linux/lib/stubs",
             ] {
                 places.push((join(&toolkit, sub), ReachedBy::Toolkit(toolkit.clone())));
             }

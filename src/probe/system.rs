@@ -48,6 +48,12 @@ pub(super) fn probe(sysroot: &Sysroot, request: &Request, driver: &DriverFacts) 
         Reading::Present { value, source } if value.to_lowercase().contains("microsoft") => {
             Reading::present(value.clone(), source)
         }
+        // A kernel of one's own under WSL need not name Microsoft, and a guest of Hyper-V may get its GPU in the same way.
+        Reading::Present { value, .. }
+            if sysroot.lstat("/dev/dxg").is_present() && sysroot.exists("/usr/lib/wsl/lib") =>
+        {
+            Reading::present(value.clone(), "/dev/dxg, /usr/lib/wsl/lib")
+        }
         Reading::Present { source, .. } | Reading::Absent { source } => Reading::absent(source),
         // Another root without a record of its kernel: WSL's own folder tells.
         Reading::Unreadable { .. } if !sysroot.is_live() && !sysroot.exists("/usr/lib/wsl/lib") => {
@@ -55,8 +61,9 @@ pub(super) fn probe(sysroot: &Sysroot, request: &Request, driver: &DriverFacts) 
         }
         Reading::Unreadable { reason } => Reading::unreadable(reason),
     };
+    let arch = machine(sysroot, request);
     SystemFacts {
-        arch: machine(sysroot, request),
+        arch: arch.clone(),
         kernel_version: line("/proc/version"),
         os: match sysroot.text("/etc/os-release") {
             Reading::Absent { .. } => sysroot.text("/usr/lib/os-release"),
@@ -82,8 +89,17 @@ pub(super) fn probe(sysroot: &Sysroot, request: &Request, driver: &DriverFacts) 
             .text("/sys/kernel/security/lockdown")
             .and_then("no active mode marked", |text| proc::lockdown(&text)),
         sig_enforce: line("/sys/module/module/parameters/sig_enforce").map(|text| text == "Y"),
-        libc: libc(sysroot),
+        libc: libc(sysroot, arch.value()),
         virtualisation: virtualisation(sysroot),
+        wsl_ldconfig: if wsl.is_present() {
+            sysroot
+                .text("/etc/wsl.conf")
+                .and_then("no `ldconfig` under [automount]", |text| {
+                    proc::wsl_ldconfig(&text)
+                })
+        } else {
+            Reading::absent("not WSL")
+        },
         tegra: tegra(sysroot),
         container: super::container::detect(sysroot, request),
         group_names: group_names(sysroot, user.value(), driver),
@@ -123,15 +139,18 @@ fn exists(sysroot: &Sysroot, path: &str) -> Reading<bool> {
     sysroot.lstat(path).map(|_| true)
 }
 
-/// The C library: (1) musl's loader, (2) the version definitions of libc.so.6.
-fn libc(sysroot: &Sysroot) -> Reading<Libc> {
-    let arch = std::env::consts::ARCH;
+/// The C library: (1) the version definitions of libc.so.6, (2) musl's loader.
+fn libc(sysroot: &Sysroot, machine: Option<&String>) -> Reading<Libc> {
+    let own = std::env::consts::ARCH;
+    let arch = machine.map_or(own, String::as_str);
     for dir in [
         format!("/lib/{arch}-linux-gnu"),
         format!("/usr/lib/{arch}-linux-gnu"),
         "/lib64".into(),
         "/usr/lib64".into(),
         "/usr/lib".into(),
+        // Under an emulator, what this program runs on.
+        format!("/usr/lib/{own}-linux-gnu"),
     ] {
         let path = join(&dir, "libc.so.6");
         if let Reading::Present { value: file, .. } = sysroot.file(&path) {
@@ -140,6 +159,7 @@ fn libc(sysroot: &Sysroot) -> Reading<Libc> {
                 Libc {
                     kind: "glibc".to_owned(),
                     version,
+                    glibc_loader: None,
                 },
                 path,
             );
@@ -151,11 +171,24 @@ fn libc(sysroot: &Sysroot) -> Reading<Libc> {
             Libc {
                 kind: "musl".to_owned(),
                 version: None,
+                glibc_loader: glibc_loader(sysroot),
             },
             join("/lib", name),
         ),
         None => Reading::absent("libc.so.6 in the loader's default folders"),
     }
+}
+
+/// Where the loader of glibc leads on a system of musl: gcompat puts a stand-in there, and some add glibc itself.
+fn glibc_loader(sysroot: &Sysroot) -> Option<String> {
+    let names = [
+        "/lib64/ld-linux-x86-64.so.2",
+        "/lib/ld-linux-x86-64.so.2",
+        "/lib/ld-linux-aarch64.so.1",
+    ];
+    names
+        .into_iter()
+        .find_map(|name| sysroot.real_path(name).value().cloned())
 }
 
 /// The hypervisor: (1) DMI, (2) the `hypervisor` flag of the first processor.

@@ -97,6 +97,24 @@ pub fn group_names(text: &str) -> BTreeMap<u32, String> {
     text.lines().filter_map(line).collect()
 }
 
+/// `[automount] ldconfig = false` of `/etc/wsl.conf`: whether WSL runs ldconfig; `None` where it does not say.
+pub fn wsl_ldconfig(text: &str) -> Option<bool> {
+    let mut section = String::new();
+    let mut said = None;
+    for line in text.lines().map(str::trim) {
+        if let Some(name) = line.strip_prefix('[') {
+            section = name.trim_end_matches(']').trim().to_lowercase();
+        } else if let Some((key, value)) = line.split_once('=')
+            && section == "automount"
+            && key.trim().eq_ignore_ascii_case("ldconfig")
+        {
+            let value = value.trim().trim_matches('"');
+            said = value.to_lowercase().parse().ok().or(said);
+        }
+    }
+    said
+}
+
 /// `/etc/nv_tegra_release`: `# R36 (release), REVISION: 4.3, GCID: ...` is L4T 36.4.3.
 pub fn tegra_release(text: &str) -> Option<Version> {
     let line = text

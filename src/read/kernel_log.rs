@@ -76,6 +76,34 @@ pub fn kernel_log(text: &str) -> Vec<String> {
     kept
 }
 
+/// What NVIDIA's licensing daemon says of a vGPU's licence in syslog, in order, without names and addresses of servers:
+/// `nvidia-gridd[911]: License acquired successfully. (Info: ...)`.
+pub fn gridd_log(text: &str) -> Vec<String> {
+    /// How the messages that tell begin.
+    const MESSAGES: [&str; 5] = [
+        "License acquired successfully",
+        "License renewed successfully",
+        "License returned successfully",
+        "Failed to acquire license",
+        "Failed to renew license",
+    ];
+    let mut said: Vec<String> = Vec::new();
+    for line in text.lines() {
+        // The daemon's name stands where syslog puts it, not in another's message.
+        let Some((before, rest)) = line.split_once("nvidia-gridd") else {
+            continue;
+        };
+        let message = rest.split_once(": ").map_or("", |(_, message)| message);
+        let is_its_own = !before.contains(": ");
+        let known = MESSAGES.iter().find(|known| message.starts_with(**known));
+        if let Some(known) = known.filter(|_| is_its_own) {
+            said.retain(|other| other != known);
+            said.push((*known).to_owned());
+        }
+    }
+    said
+}
+
 /// The message of one record of `/dev/kmsg`: `6,339,5140900,-;NVRM: loading ...`, with keyword lines after it. `None` for
 /// what a program wrote there, and for what is no record.
 pub fn kmsg_record(text: &str) -> Option<&str> {

@@ -7,8 +7,9 @@ use std::collections::BTreeMap;
 
 pub use super::etc::{
     cuda_toolkit_version, group_names, modprobe_lines, modules_dep, os_release, tegra_release,
+    wsl_ldconfig,
 };
-pub use super::kernel_log::{Xid, kernel_log, kmsg_record, xid};
+pub use super::kernel_log::{Xid, gridd_log, kernel_log, kmsg_record, xid};
 pub use super::packages::{dpkg_packages, pacman_dir_name};
 use crate::facts::{CharMajor, DriverGpu, Flavour, Limits, LoadedModule, ProcVersion, User};
 use crate::version::Version;
@@ -144,6 +145,28 @@ pub fn limits(text: &str) -> Option<Limits> {
         address_space_bytes: soft("Max address space")?,
         locked_bytes: soft("Max locked memory")?,
     })
+}
+
+/// The profile of a vGPU and its series, out of the name that the driver of a guest gives it: `NVIDIA A40-48Q` is an A40-48Q
+/// of series Q. A number of gigabytes and the letter of the series end the name; `ME` (media engines) may follow.
+pub fn vgpu_profile(model: &str) -> Option<(String, char)> {
+    let name = model.split_ascii_whitespace().next_back()?;
+    let (board, size) = name.rsplit_once('-')?;
+    let size = size.strip_suffix("ME").unwrap_or(size);
+    let series = size.chars().next_back()?;
+    let digits = size.strip_suffix(series)?;
+    let is_profile = !board.is_empty()
+        && !digits.is_empty()
+        && digits.bytes().all(|b| b.is_ascii_digit())
+        && ['A', 'B', 'C', 'Q'].contains(&series);
+    is_profile.then(|| (name.to_owned(), series))
+}
+
+/// Whether `/proc/version` is that of gVisor, which answers system calls itself: its releases say `4.4.0` or
+/// `4.19.0-gvisor`, all with one date that no distribution's kernel of that release has.
+pub fn is_gvisor(text: &str) -> bool {
+    text.to_lowercase().contains("gvisor")
+        || text.contains("Linux version 4.4.0 #1 SMP Sun Jan 10 15:06:54 PST 2016")
 }
 
 /// The kernel parameters of `/proc/cmdline` that bear on GPUs. Of a parameter whose value holds a path, which could

@@ -24,7 +24,7 @@ pub fn gpu_expected(ctx: &Ctx<'_>) -> Expectation {
     if ctx.plain_linux() && ctx.module_loaded() == Some(true) {
         return Expectation::Yes("the nvidia module is loaded".to_owned());
     }
-    if ctx.in_wsl() && ctx.facts.driver.node("/dev/dxg").is_some() && ctx.libcuda().is_some() {
+    if ctx.wsl_gpu() && ctx.libcuda().is_some() {
         return Expectation::Yes("/dev/dxg and a libcuda are here".to_owned());
     }
     if let Some(container) = ctx.facts.system.container.value() {
@@ -40,6 +40,11 @@ pub fn gpu_expected(ctx: &Ctx<'_>) -> Expectation {
             None | Some("" | "void" | "none") => Expectation::No,
             Some(_) => Expectation::Likely("NVIDIA_VISIBLE_DEVICES asks for GPUs".to_owned()),
         };
+    }
+    if ctx.windows_has_nvidia() {
+        return Expectation::Likely(
+            "the libraries of Windows's NVIDIA driver are in /usr/lib/wsl".to_owned(),
+        );
     }
     match ctx.driver_installed() {
         Some(why) => Expectation::Likely(why),

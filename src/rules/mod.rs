@@ -129,6 +129,19 @@ impl Ctx<'_> {
         self.facts.system.tegra.is_present()
     }
 
+    /// Whether this runs in a sandbox of gVisor, whose kernel answers itself: neither the host's module nor its
+    /// `/proc/driver/nvidia` can be seen.
+    pub fn in_gvisor(&self) -> bool {
+        let version = self.facts.system.kernel_version.value();
+        version.is_some_and(|text| crate::read::proc::is_gvisor(text))
+    }
+
+    /// The Jetson release that this is, where the matrix knows it.
+    pub fn jetpack(&self) -> Option<&crate::matrix::Jetson> {
+        let tegra = self.facts.system.tegra.value()?;
+        self.matrix.jetson(tegra.l4t.as_ref()?)
+    }
+
     /// Why it cannot be told in what kind of world this runs, where it cannot: what would be a fault on a plain host may
     /// be right in a container, in WSL, on a Jetson. A rule that accuses because something is missing asks this first.
     pub fn place_unknown(&self) -> Option<String> {

@@ -135,7 +135,7 @@ impl Ctx<'_> {
     }
 
     /// Whether CUDA is known to work: cuInit succeeded and saw a GPU.
-    pub(super) fn cuda_works(&self) -> bool {
+    pub fn cuda_works(&self) -> bool {
         self.cu_init() == Some(0)
             && self
                 .cuda_answers()
@@ -414,6 +414,8 @@ impl Ctx<'_> {
 pub(super) fn verified(ctx: &Ctx<'_>, fix: Fix) -> Fix {
     let container = ctx.facts.system.container.value();
     fix.verify(match container.map(|c| c.kind.as_str()) {
+        // Before JetPack 6 a Jetson has no nvidia-smi.
+        None if ctx.on_tegra() => "gpudoctor",
         None => "nvidia-smi",
         Some("docker") => "docker run --rm --gpus all IMAGE nvidia-smi",
         Some("podman") => "podman run --rm --device nvidia.com/gpu=all IMAGE nvidia-smi",

@@ -44,9 +44,14 @@ pub(super) static RULES: &[Rule] = &[
     },
 ];
 
-/// Whether a node is one that every CUDA program needs: the control device, a GPU, UVM.
+/// Nodes that CUDA opens on a Jetson: the memory manager's, which reading is enough for, and the GPU's, before and from
+/// Jetson Linux 36 on.
+const TEGRA_NODES: [&str; 3] = ["/dev/nvmap", "/dev/nvhost-gpu", "/dev/nvgpu/igpu0/ctrl"];
+
+/// Whether a node is one that every CUDA program needs: the control device, a GPU, UVM; on a Jetson its own.
 pub(super) fn needed_by_cuda(path: &str) -> bool {
     matches!(path, "/dev/nvidiactl" | "/dev/nvidia-uvm")
+        || TEGRA_NODES.contains(&path)
         || path
             .strip_prefix("/dev/nvidia")
             .is_some_and(|n| !n.is_empty() && n.bytes().all(|b| b.is_ascii_digit()))
@@ -65,9 +70,10 @@ fn refused<'a>(ctx: &'a Ctx<'_>, errno: &str) -> Vec<&'a DeviceNode> {
 
 /// Whether losing these nodes breaks every way to a GPU, or only some GPUs.
 fn severity_of(ctx: &Ctx<'_>, nodes: &[&DeviceNode]) -> Severity {
-    let shared = nodes
-        .iter()
-        .any(|n| matches!(n.path.as_str(), "/dev/nvidiactl" | "/dev/nvidia-uvm"));
+    let shared = nodes.iter().any(|n| {
+        let path = n.path.as_str();
+        matches!(path, "/dev/nvidiactl" | "/dev/nvidia-uvm") || TEGRA_NODES.contains(&path)
+    });
     let gpus = |node: &&&DeviceNode| node.path.bytes().last().is_some_and(|b| b.is_ascii_digit());
     let all = ctx
         .facts
@@ -154,21 +160,23 @@ fn device_node_permission(ctx: &Ctx<'_>) -> Outcome {
     let nodes: Vec<&DeviceNode> = all
         .iter()
         .filter(|n| needed_by_cuda(&n.path))
-        .filter(|n| match ctx.open_result(&n.path) {
-            Some(result) if !ctx.asked_as_nobody() => {
-                result == "EACCES" && !user.may_read_write(n.mode, n.uid, n.gid)
-            }
-            _ => {
-                n.is_char
-                    && !user.may_read_write(n.mode, n.uid, n.gid)
-                    && n.acl.value() != Some(&true)
+        .filter(|n| {
+            let may = if TEGRA_NODES.contains(&n.path.as_str()) {
+                user.may_read(n.mode, n.uid, n.gid)
+            } else {
+                user.may_read_write(n.mode, n.uid, n.gid)
+            };
+            match ctx.open_result(&n.path) {
+                Some(result) if !ctx.asked_as_nobody() => result == "EACCES" && !may,
+                _ => n.is_char && !may && n.acl.value() != Some(&true),
             }
         })
         .collect();
     let Some(first) = nodes.first() else {
         return Outcome::Clean;
     };
-    if ctx.cuda_sees_all() || ctx.module_loaded() == Some(false) {
+    let no_driver = ctx.plain_linux() && ctx.module_loaded() == Some(false);
+    if ctx.cuda_sees_all() || no_driver || ctx.on_tegra() && ctx.cuda_works() {
         return Outcome::Clean;
     }
     let paths: Vec<String> = nodes.iter().map(|n| n.path.clone()).collect();
@@ -245,7 +253,15 @@ fn device_node_permission(ctx: &Ctx<'_>) -> Outcome {
         finding = finding.evidence("module option", line.text.clone(), line.file.clone());
     }
     let finding = with_cu_init(ctx, finding);
-    let mode_fix = Fix::at(Layer::Driver, "let everybody use the GPU again: remove the NVreg_DeviceFileMode, NVreg_DeviceFileUID and NVreg_DeviceFileGID options (the default mode is 0666) and reload the module").cost("root, reload of the module");
+    let mode_fix = if ctx.on_tegra() {
+        Fix::at(
+            Layer::System,
+            "start the container with the group of the nodes as well: docker run --group-add video",
+        )
+        .cost("restart of the container")
+    } else {
+        Fix::at(Layer::Driver, "let everybody use the GPU again: remove the NVreg_DeviceFileMode, NVreg_DeviceFileUID and NVreg_DeviceFileGID options (the default mode is 0666) and reload the module").cost("root, reload of the module")
+    };
     let finding = if grants_group && first.gid != 0 && !in_group && !ctx.in_container() {
         let name = group.unwrap_or_else(|| first.gid.to_string());
         finding
@@ -261,7 +277,11 @@ fn device_node_permission(ctx: &Ctx<'_>) -> Outcome {
                 ))
                 .cost("root, new login"),
             ))
-            .fix(mode_fix.second("opens the GPU to every user of the machine"))
+            .fix(mode_fix.second(if ctx.on_tegra() {
+                "for what runs in a container"
+            } else {
+                "opens the GPU to every user of the machine"
+            }))
     } else {
         finding.fix(verified(ctx, mode_fix))
     };

@@ -45,6 +45,8 @@ pub fn c_library(
     for path in paths
         .iter()
         .filter(|path| host.elf.iter().all(|file| file.path != **path))
+        // A host of another C library says so.
+        .filter(|path| !host.absent.contains(path))
     {
         let name = path.rsplit('/').next().unwrap_or_default();
         let is_libc = name == "libc.so.6";

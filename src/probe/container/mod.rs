@@ -62,6 +62,13 @@ pub(super) fn detect(sysroot: &Sysroot, request: &Request) -> Reading<Container>
             format!("container={value}"),
         );
     }
+    if sysroot
+        .text("/proc/version")
+        .value()
+        .is_some_and(|text| proc::is_gvisor(text))
+    {
+        say(None, 3, "/proc/version is that of gVisor".to_owned());
+    }
     let cgroup = sysroot.text_up_to("/proc/self/cgroup", 1 << 16);
     for (token, name) in [
         ("kubepods", "kubernetes"),

@@ -340,6 +340,12 @@ impl Live {
             Ok(status) => match (status.signal(), status.code()) {
                 (Some(signal), _) => ChildEnd::Signal { call, signal },
                 (None, Some(EXIT_LOST)) => ChildEnd::Garbled { call },
+                // What a shell and an emulator answer for a program that they cannot run: it did not come to a library.
+                (None, Some(code @ (126 | 127))) if call == BEFORE_ANY_CALL => {
+                    ChildEnd::NotStarted {
+                        reason: format!("it ended with status {code} before it began"),
+                    }
+                }
                 (None, code) => ChildEnd::Exited {
                     call,
                     code: code.unwrap_or_default(),

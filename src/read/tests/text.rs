@@ -7,9 +7,9 @@ use proptest::prelude::*;
 use crate::facts::{CharMajor, DriverGpu, Flavour, LoadedModule, User};
 use crate::read::proc::{
     Mount, bar_sizes, char_devices, cmdline, cuda_toolkit_version, dpkg_packages, efi_bool,
-    gpu_information, group_names, hex, kernel_log, keyring_count, kmsg_record, lockdown,
-    modprobe_lines, modules, modules_dep, mountinfo, nvidia_version, os_release, pacman_dir_name,
-    params, status_ids, tegra_release,
+    gpu_information, gridd_log, group_names, hex, is_gvisor, kernel_log, keyring_count,
+    kmsg_record, lockdown, modprobe_lines, modules, modules_dep, mountinfo, nvidia_version,
+    os_release, pacman_dir_name, params, status_ids, tegra_release, vgpu_profile, wsl_ldconfig,
 };
 use crate::version::Version;
 
@@ -321,6 +321,76 @@ fn users_and_groups() {
 }
 
 #[test]
+fn kernels_of_gvisor() {
+    for text in [
+        "Linux version 4.4.0 #1 SMP Sun Jan 10 15:06:54 PST 2016\n",
+        "Linux version 4.19.0-gvisor #1 SMP Sun Jan 10 15:06:54 PST 2016\n",
+    ] {
+        assert!(is_gvisor(text), "{text}");
+    }
+    // A distribution's kernel of that release.
+    let real = "Linux version 4.4.0-210-generic (buildd@lcy01) (gcc 5.4.0) #242-Ubuntu SMP Fri Apr 16 09:57:56 UTC 2021\n";
+    assert!(!is_gvisor(real));
+}
+
+#[test]
+fn names_of_vgpus() {
+    for (model, profile) in [
+        ("NVIDIA A40-48Q", Some(("A40-48Q", 'Q'))),
+        ("GRID T4-2B", Some(("T4-2B", 'B'))),
+        ("NVIDIA A100-1-5C", Some(("A100-1-5C", 'C'))),
+        ("NVIDIA A100-1-5CME", Some(("A100-1-5CME", 'C'))),
+        ("GRID P40-8A", Some(("P40-8A", 'A'))),
+        ("NVIDIA RTX6000-Ada-12Q", Some(("RTX6000-Ada-12Q", 'Q'))),
+        ("NVIDIA A40", None),
+        ("NVIDIA A100-SXM4-40GB", None),
+        ("Tesla V100-SXM2-16GB", None),
+        ("NVIDIA H20-3e", None),
+        ("NVIDIA B-Q", None),
+        ("", None),
+    ] {
+        let found = vgpu_profile(model);
+        assert_eq!(
+            found,
+            profile.map(|(name, series)| (name.to_owned(), series)),
+            "{model}"
+        );
+    }
+}
+
+#[test]
+fn what_gridd_says() {
+    let log = "Dec  1 08:01:12 host nvidia-gridd[911]: Started (911)\n\
+               Dec  1 08:01:14 host nvidia-gridd[911]: Failed to acquire license from licence.site.example (Info: x - Error: y)\n\
+               Dec  1 08:01:15 host other[3]: nvidia-gridd: License acquired successfully.\n";
+    assert_eq!(gridd_log(log), ["Failed to acquire license"]);
+    let later = format!(
+        "{log}2026-12-01T08:03:15+00:00 host nvidia-gridd: License acquired successfully. (Info: 192.0.2.1)\n"
+    );
+    assert_eq!(
+        gridd_log(&later),
+        ["Failed to acquire license", "License acquired successfully"]
+    );
+    assert!(gridd_log("").is_empty());
+}
+
+#[test]
+fn settings_of_wsl() {
+    let off = "# comment\n[boot]\nsystemd=true\n[ automount ]\nenabled = true\nldconfig = False\n";
+    assert_eq!(wsl_ldconfig(off), Some(false));
+    assert_eq!(wsl_ldconfig("[automount]\nldconfig=\"true\"\n"), Some(true));
+    for text in [
+        "",
+        "ldconfig=false\n",
+        "[network]\nldconfig=false\n",
+        "[automount]\n#ldconfig=false\n",
+        "[automount]\nldconfig=no\n",
+    ] {
+        assert_eq!(wsl_ldconfig(text), None, "{text}");
+    }
+}
+
+#[test]
 fn versions_in_text() {
     let text = |version: Option<Version>| version.map(|v| v.to_string());
     let tegra = "# R36 (release), REVISION: 4.3, GCID: 38968081, BOARD: generic, EABI: aarch64\n# KERNEL_VARIANT: oot\n";
@@ -385,6 +455,7 @@ fn ask_everything(text: &str) {
     );
     let _ = (
         tegra_release(text),
+        wsl_ldconfig(text),
         bar_sizes(text),
         hex(text),
         kernel_log(text),

@@ -74,11 +74,73 @@ fn what_ends_the_list(value: &str, gpus: usize) -> Option<(&str, usize, Vec<usiz
     (at > 0 && !hidden.is_empty()).then_some((entry, at, hidden))
 }
 
+/// Whether a value begins with the name of a MIG instance.
+fn names_mig(value: &str) -> bool {
+    value.trim_start().starts_with("MIG-")
+}
+
+/// Why a value that begins with a UUID shows nothing, where it was seen that it does.
+fn why_no_uuid_fits(value: &str) -> Option<String> {
+    let first = value.split(',').next().unwrap_or_default().trim();
+    if first.starts_with("MIG-") && first.contains('/') {
+        Some("it names a MIG instance in the form of drivers before 470 (MIG-GPU-UUID/GI/CI), and there is none of that name".to_owned())
+    } else if first.starts_with("MIG-") {
+        Some("there is no MIG instance of that name".to_owned())
+    } else if first.starts_with("GPU-") {
+        Some("there is no GPU of that name".to_owned())
+    } else {
+        None
+    }
+}
+
+/// Several MIG instances are named, and a process gets one of them.
+fn one_of_several_instances(ctx: &Ctx<'_>, value: &str) -> Option<Finding> {
+    let mut named: Vec<&str> = value
+        .split(',')
+        .map(str::trim)
+        .take_while(|entry| entry.starts_with("MIG-"))
+        .collect();
+    named.sort_unstable();
+    named.dedup();
+    let answers = ctx.cuda_answers().filter(|a| a.code("cuInit") == Some(0))?;
+    let seen = answers.number("cuDeviceGetCount")?;
+    if named.len() < 2 || seen != 1 {
+        return None;
+    }
+    let finding = Finding::new(
+        "cuda-visible-devices-hides-some",
+        Layer::Application,
+        Severity::Warning,
+        format!("CUDA_VISIBLE_DEVICES names {} MIG instances, and one process sees one of them", named.len()),
+    )
+    .complaining(Layer::Runtime)
+    .component("CUDA_VISIBLE_DEVICES")
+    .detail("A CUDA process can use a single MIG instance, whatever the list names: training over several instances needs a process for each, and NCCL does not join them.")
+    .evidence("CUDA_VISIBLE_DEVICES", format!("'{value}'"), "environment")
+    .evidence("GPUs that CUDA sees", seen.to_string(), "cuDeviceGetCount")
+    .source("NVIDIA MIG user guide: CUDA visible devices (secondary)");
+    Some(
+        finding
+            .fix(
+                Fix::at(Layer::Application, "start one process for each instance, each with one name in the variable")
+                    .verify("gpudoctor"),
+            )
+            .fix(
+                Fix::at(Layer::Hardware, "or cut the GPU into fewer, larger instances, or turn MIG off where a job needs all of it")
+                    .cost("root, no process on the GPU")
+                    .second("for all who use the GPU"),
+            ),
+    )
+}
+
 /// An index that no GPU has hides what is named behind it.
 pub(super) fn cuda_visible_devices_hides_some(ctx: &Ctx<'_>) -> Outcome {
     let Some(value) = ctx.env("CUDA_VISIBLE_DEVICES") else {
         return Outcome::Clean;
     };
+    if let Some(finding) = one_of_several_instances(ctx, value) {
+        return Outcome::found([finding]);
+    }
     let driver_here = ctx.module_loaded() == Some(true) || ctx.in_wsl() || ctx.on_tegra();
     let by_nvml = ctx
         .nvml_answers()
@@ -154,7 +216,9 @@ pub(super) fn cuda_visible_devices_hides_all(ctx: &Ctx<'_>) -> Outcome {
     let why = why_nothing_is_visible(value, gpus);
     let why = match (proved, saw_none, ctx.cu_init(), why) {
         (_, true, _, Some(why)) | (_, false, None, Some(why)) => why,
-        (true, _, _, None) => "without it CUDA sees them".to_owned(),
+        (true, _, _, None) => {
+            why_no_uuid_fits(value).unwrap_or_else(|| "without it CUDA sees them".to_owned())
+        }
         _ => return Outcome::Clean,
     };
     let mut finding = Finding::new("cuda-visible-devices-hides-all", Layer::Application, Severity::Error, format!("CUDA_VISIBLE_DEVICES='{}' hides every GPU: {why}", beginning(value)))
@@ -165,6 +229,11 @@ pub(super) fn cuda_visible_devices_hides_all(ctx: &Ctx<'_>) -> Outcome {
         .evidence("GPUs without it", gpus.to_string(), if by_cuda.is_some() { "cuDeviceGetCount without the variable" } else if by_nvml.is_some() { "nvmlDeviceGetCount_v2" } else { "driver's list or PCI bus" })
         .source("CUDA programming guide: environment variables");
     finding = with_cu_init(ctx, finding);
+    if names_mig(value) {
+        let name = Fix::at(Layer::Application, "name an instance that is there: `nvidia-smi -L` lists them with their UUIDs, which change when the GPU is cut anew")
+            .line("nvidia-smi -L");
+        finding = finding.fix(verified(ctx, name));
+    }
     Outcome::found([finding
         .fix(verified(
             ctx,

@@ -3,6 +3,7 @@
 //! A container takes the driver from its host. What is missing or different inside is never called the driver's fault
 //! here: it is the container's, or it cannot be told.
 
+mod foreign;
 mod host;
 mod image;
 mod requirement;
@@ -103,7 +104,7 @@ pub(super) static RULES: &[Rule] = &[
         layer: Layer::Container,
         severity: Severity::Error,
         need: Need::Detail,
-        follows_from: &["container-library-not-linked"],
+        follows_from: &["libc-is-musl", "container-library-not-linked"],
         page: include_str!("../pages/container-library-missing.md"),
         check: container_library_missing,
     },
@@ -157,6 +158,29 @@ pub(super) static RULES: &[Rule] = &[
         check: container_without_gpu,
     },
     Rule {
+        id: "gvisor-refuses-driver",
+        layer: Layer::Container,
+        severity: Severity::Error,
+        need: Need::Detail,
+        follows_from: &[
+            "container-driver-in-image",
+            "container-device-eperm",
+            "device-node-permission",
+            "cuda-visible-devices-hides-all",
+        ],
+        page: include_str!("../pages/gvisor-refuses-driver.md"),
+        check: foreign::gvisor_refuses_driver,
+    },
+    Rule {
+        id: "libc-is-musl",
+        layer: Layer::Container,
+        severity: Severity::Error,
+        need: Need::Detail,
+        follows_from: &[],
+        page: include_str!("../pages/libc-is-musl.md"),
+        check: foreign::libc_is_musl,
+    },
+    Rule {
         id: "gpu-operator-stuck",
         layer: Layer::Container,
         severity: Severity::Warning,
@@ -180,10 +204,10 @@ fn with_request(ctx: &Ctx<'_>, mut finding: Finding) -> Finding {
     finding
 }
 
-/// Whether device nodes of a GPU, or WSL's, are in the container.
+/// Whether device nodes of an NVIDIA GPU are in the container. WSL's is there for a GPU of any vendor.
 fn has_gpu_node(ctx: &Ctx<'_>) -> bool {
     ctx.facts.driver.nodes.items().iter().any(|n| {
-        n.path == "/dev/dxg"
+        n.path == "/dev/dxg" && (ctx.windows_has_nvidia() || asked(ctx) || ctx.expect_gpu)
             || n.path
                 .strip_prefix("/dev/nvidia")
                 .is_some_and(|rest| !rest.is_empty() && rest.bytes().all(|b| b.is_ascii_digit()))
@@ -317,6 +341,17 @@ fn container_library_missing(ctx: &Ctx<'_>) -> Outcome {
     if nvml.is_none() && !(nodes && (asked(ctx) || injected || ctx.expect_gpu)) {
         return Outcome::Clean;
     }
+    // A folder of the node that is mounted whole (GKE): there it is, off the loader's path.
+    let off_path = ctx
+        .facts
+        .driver
+        .libcuda
+        .items()
+        .iter()
+        .find(|copy| copy.kind.is_usable() && copy.path.starts_with("/usr/local/nvidia/"));
+    if let Some(copy) = off_path {
+        return Outcome::found([driver_folder_off_the_path(ctx, copy)]);
+    }
     let title = if nvml.is_some() {
         "libnvidia-ml.so.1 is in this container and libcuda.so.1 is not: the compute capability was not asked for".to_owned()
     } else {
@@ -351,6 +386,35 @@ fn container_library_missing(ctx: &Ctx<'_>) -> Outcome {
     } else {
         with_gpus(ctx)
     })])
+}
+
+/// The node's folder with the driver is mounted, and nothing makes the loader look into it.
+fn driver_folder_off_the_path(ctx: &Ctx<'_>, copy: &crate::facts::LibraryCopy) -> Finding {
+    let folder = crate::sysroot::parent(&copy.path);
+    let set = ctx.env("LD_LIBRARY_PATH");
+    let finding = Finding::new(
+        "container-library-missing",
+        Layer::Container,
+        Severity::Error,
+        format!("the driver's libraries are in this container in {folder}, and the loader does not look there: LD_LIBRARY_PATH does not name it"),
+    )
+    .complaining(Layer::Runtime)
+    .component("libcuda.so.1")
+    .detail("GKE mounts the node's driver as a folder, and leaves it to the image or the pod to put that into LD_LIBRARY_PATH. Images of nvidia/cuda did so up to 12.8.0 and no longer do.")
+    .evidence("libcuda.so.1", copy.path.clone(), "a folder that the loader does not search")
+    .evidence("LD_LIBRARY_PATH", set.map_or_else(|| "not set".to_owned(), |value| format!("'{value}'")), "environment")
+    .source("GKE documentation: about the CUDA libraries")
+    .source("GoogleCloudPlatform/compute-gpu-installation issue 46, NVIDIA/dcgm-exporter issue 484 (secondary)");
+    let old = if set.is_some_and(|value| !value.is_empty()) {
+        ":$LD_LIBRARY_PATH"
+    } else {
+        ""
+    };
+    with_request(ctx, finding).fix(verified(
+        ctx,
+        Fix::at(Layer::Container, format!("put {folder} into LD_LIBRARY_PATH, in the image (ENV) or in the env of the pod's container; /usr/local/nvidia/bin with nvidia-smi into PATH"))
+            .line(format!("export LD_LIBRARY_PATH={folder}{old}")),
+    ))
 }
 
 /// GPUs are asked for in the environment, the host has a driver, and nothing came in.

@@ -158,7 +158,7 @@ pub(super) fn cuda_init_failed(ctx: &Ctx<'_>) -> Outcome {
         };
     };
     // Asked on request on a machine without a driver: 100 is then the right answer.
-    let driver_here = ctx.module_loaded() == Some(true) || !ctx.plain_linux();
+    let driver_here = ctx.module_loaded() == Some(true) || !ctx.plain_linux() || ctx.in_gvisor();
     if !driver_here && ctx.gpus().next().is_none() {
         return Outcome::Clean;
     }
@@ -229,6 +229,20 @@ fn finding(ctx: &Ctx<'_>, answers: &LibraryAnswers, code: i64, severity: Severit
     {
         finding = finding.evidence(format!("open {}", open.path), open.result.clone(), "open()");
     }
+    if ctx.in_wsl() && !ctx.in_container() {
+        return super::wsl::with_fixes_in_windows(ctx, finding);
+    }
+    if ctx.on_tegra() {
+        return finding.fix(
+            Fix::at(
+                Layer::Driver,
+                "read what the GPU's driver says in the kernel log",
+            )
+            .line("sudo dmesg | grep -iE 'nvgpu|nvmap|nvhost'")
+            .cost("root")
+            .verify("gpudoctor"),
+        );
+    }
     gpu_state::with_last_xid(ctx, finding)
         .fix(verified(
             ctx,
@@ -257,8 +271,15 @@ pub(super) fn nvml_init_failed(ctx: &Ctx<'_>) -> Outcome {
     let finding = Finding::new("nvml-init-failed", Layer::Driver, Severity::Warning, format!("nvmlInit answers {}, so nvidia-smi does not work", nvml_code(code)))
         .component("libnvidia-ml.so.1")
         .detail("NVML is the management interface; CUDA does not need it, but monitoring, schedulers and container tools do.")
-        .evidence("nvmlInit", nvml_code(code), answers.path.clone())
-        .fix(verified(ctx, Fix::at(Layer::Driver, "see what is listed as its cause; without one, the kernel log says what the driver refuses").line("sudo dmesg | grep -iE 'nvrm|xid'").cost("root")));
+        .evidence("nvmlInit", nvml_code(code), answers.path.clone());
+    let finding = if ctx.in_wsl() && !ctx.in_container() {
+        // One refusal of Windows, told by two libraries.
+        let mut finding = super::wsl::with_fixes_in_windows(ctx, finding);
+        finding.caused_by = Some("cuda-init-failed".to_owned());
+        finding
+    } else {
+        finding.fix(verified(ctx, Fix::at(Layer::Driver, "see what is listed as its cause; without one, the kernel log says what the driver refuses").line("sudo dmesg | grep -iE 'nvrm|xid'").cost("root")))
+    };
     if ctx.all_nodes_open() && !ctx.in_container() {
         return Outcome::found([finding]);
     }

@@ -6,7 +6,7 @@
 
 use crate::facts::{Layer, ReachedBy, Reading, RuntimeCopy};
 use crate::finding::{Finding, Fix, Severity};
-use crate::matrix::{Compat, MinimumDriver};
+use crate::matrix::{Compat, Jetson, MinimumDriver};
 use crate::rules::stack::{in_words, verified, with_cu_init};
 use crate::rules::{Ctx, Outcome};
 use crate::version::Version;
@@ -143,15 +143,10 @@ fn finding(
     severity: Severity,
 ) -> Finding {
     let libcuda = ctx.real_libcuda();
-    let driver = libcuda
-        .and_then(|c| c.version.value())
-        .map_or_else(|| "driver".to_owned(), |v| format!("driver {v}"));
+    let driver = name_of_driver(ctx);
     let has = Version::from_cuda_level(level);
     let wants = t.version.major_minor();
-    let needs = t.minimum.version.as_ref().map_or_else(
-        || format!("CUDA {}", Version::from_cuda_level(t.minimum.level)),
-        ToString::to_string,
-    );
+    let needs = needed(ctx, &t.minimum);
     let user = user_of(ctx, t.copy, &t.version);
     let mut finding = Finding::new("driver-too-old", Layer::Driver, severity, format!("{driver} (CUDA {has}) is too old for CUDA {wants} ({user}), which needs {needs} or newer"))
         .complaining(Layer::Runtime)
@@ -200,6 +195,9 @@ fn fixes(ctx: &Ctx<'_>, finding: Finding, t: &TooOld<'_>, has: &Version, needs: 
         older,
     )
     .verify("gpudoctor");
+    if let Some(finding) = fixes_elsewhere(ctx, &finding, t, needs, &older) {
+        return finding;
+    }
     // A GPU whose support ended before the branch that is needed cannot go that way.
     let stuck: Vec<String> = ctx
         .gpus()
@@ -260,6 +258,125 @@ fn fixes(ctx: &Ctx<'_>, finding: Finding, t: &TooOld<'_>, has: &Version, needs: 
     }
 }
 
+/// What the driver is called here: on WSL by the number that Windows gives it, on a Jetson by its `JetPack`.
+fn name_of_driver(ctx: &Ctx<'_>) -> String {
+    if ctx.in_wsl() {
+        let asked = ctx.nvml_answers();
+        let number = asked.and_then(|a| a.text("nvmlSystemGetDriverVersion"));
+        return number.map_or_else(
+            || "the Windows driver".to_owned(),
+            |number| format!("the Windows driver {number}"),
+        );
+    }
+    if ctx.on_tegra() {
+        return match ctx.jetpack() {
+            Some(row) => format!("the driver of JetPack {}", row.jetpack),
+            None => "this Jetson's driver".to_owned(),
+        };
+    }
+    let version = ctx.real_libcuda().and_then(|c| c.version.value());
+    version.map_or_else(|| "driver".to_owned(), |v| format!("driver {v}"))
+}
+
+/// The least driver in the numbers that count here: those of Linux drivers say nothing of Windows's and of a Jetson's.
+fn needed(ctx: &Ctx<'_>, minimum: &MinimumDriver) -> String {
+    let level = format!("CUDA {}", Version::from_cuda_level(minimum.level));
+    if ctx.in_wsl() {
+        return match &minimum.version_windows {
+            Some(version) => format!("Windows driver {version}"),
+            None => format!("a Windows driver of {level}"),
+        };
+    }
+    if ctx.on_tegra() {
+        return match first_jetpack(ctx, minimum.level) {
+            Some(row) => format!("JetPack {}", row.jetpack),
+            None => format!("a JetPack with {level}"),
+        };
+    }
+    let version = minimum.version.as_ref();
+    version.map_or(level, ToString::to_string)
+}
+
+/// The first `JetPack` for this board that brings a driver of this level.
+fn first_jetpack<'a>(ctx: &'a Ctx<'_>, level: u32) -> Option<&'a Jetson> {
+    let tegra = ctx.facts.system.tegra.value()?;
+    let board = ctx.matrix.jetson_board_of(&tegra.chip)?;
+    ctx.matrix.jetsons().iter().find(|row| {
+        !row.preview && row.boards.contains(&board.board) && row.cuda.cuda_level() >= level
+    })
+}
+
+/// The ways out where the driver is not a package of this system: Windows's on WSL, `JetPack`'s on a Jetson.
+fn fixes_elsewhere(
+    ctx: &Ctx<'_>,
+    finding: &Finding,
+    t: &TooOld<'_>,
+    needs: &str,
+    older: &Fix,
+) -> Option<Finding> {
+    let finding = finding.clone();
+    let older = older.clone();
+    if ctx.in_wsl() && !ctx.in_container() {
+        let upgrade = Fix::at(
+            Layer::Driver,
+            format!("install a newer NVIDIA driver in Windows ({needs} or newer; `nvidia-smi` shows its CUDA version), then start WSL anew"),
+        )
+        .line("wsl.exe --shutdown")
+        .cost("administrator in Windows, restart of WSL");
+        return Some(finding.fix(verified(ctx, upgrade)).fix(older.second(
+            "leaves Windows as it is, and gives up what only the newer CUDA version has",
+        )));
+    }
+    if !ctx.on_tegra() {
+        return None;
+    }
+    // What a wheel for servers needs is what a newer JetPack brings; a build for this one is there today.
+    let mut finding = finding.fix(older);
+    let upgrades = ctx
+        .jetpack()
+        .and_then(|row| ctx.matrix.jetson_upgrade(&row.jetpack));
+    if let Some(row) = upgrades {
+        let newest = row
+            .upgrades
+            .iter()
+            .rev()
+            .find(|cuda| cuda.cuda_level() >= t.minimum.level);
+        let last = row.upgrades.last().unwrap_or(&row.cuda);
+        finding = finding
+            .evidence(
+                format!("CUDA upgrade packages of JetPack {}", row.jetpack),
+                format!("up to CUDA {last}"),
+                "compatibility matrix: jetson_upgrade",
+            )
+            .source(row.source.clone());
+        if let Some(cuda) = newest {
+            finding = finding.fix(
+                Fix::at(
+                    Layer::Driver,
+                    format!("or install NVIDIA's CUDA upgrade package of CUDA {cuda} for this JetPack, and put its folder first on the loader's path"),
+                )
+                .cost("root")
+                .second("one such package at a time, and for CUDA itself only")
+                .verify("gpudoctor"),
+            );
+        }
+    }
+    Some(match first_jetpack(ctx, t.minimum.level) {
+        Some(row) => finding
+            .fix(
+                Fix::at(
+                    Layer::Driver,
+                    format!("or move this Jetson to JetPack {} (L4T {}, CUDA {}) or newer, which brings the driver", row.jetpack, row.l4t, row.cuda),
+                )
+                .cost("root, reboot, flashing")
+                .second("the whole system changes with it")
+                .verify("gpudoctor"),
+            )
+            .source(row.source.clone()),
+        None => finding,
+    })
+}
+
 /// What "an older build" means for this consumer.
 fn older_build(ctx: &Ctx<'_>, t: &TooOld<'_>, has: &Version) -> String {
     let own = t.copy.reached_by.contains(&ReachedBy::Environment);
@@ -271,6 +388,17 @@ fn older_build(ctx: &Ctx<'_>, t: &TooOld<'_>, has: &Version) -> String {
         .iter()
         .find(|d| d.name == "torch");
     let runs = ctx.matrix.newest_runtime_for_level(has.cuda_level());
+    // On a Jetson before the builds for servers run there, an older one of those does not run either.
+    if let Some(row) = ctx.jetpack().filter(|row| !row.sbsa && own) {
+        let what = torch.map_or_else(
+            || format!("packages in {}", ctx.facts.consumer.what),
+            |torch| format!("{} {}", torch.name, torch.version),
+        );
+        return format!(
+            "the build for JetPack {} (CUDA {}) in place of {what}: NVIDIA lists its wheels by JetPack",
+            row.jetpack, row.cuda
+        );
+    }
     match torch {
         Some(torch) if own => format!(
             "a build of torch for {runs} in place of {} {}",

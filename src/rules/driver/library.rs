@@ -10,12 +10,12 @@ use crate::sysroot::parent;
 fn gpu_here(ctx: &Ctx<'_>) -> bool {
     ctx.gpus().next().is_some()
         || !ctx.facts.driver.gpus.items().is_empty()
-        || ctx.in_wsl() && ctx.facts.driver.node("/dev/dxg").is_some()
+        || ctx.wsl_gpu()
         || matches!(gpu_expected(ctx), Expectation::Yes(_))
 }
 
 /// The evidence of one copy: where it is, how it was reached.
-fn with_copy(finding: Finding, what: &str, copy: &LibraryCopy) -> Finding {
+pub(super) fn with_copy(finding: Finding, what: &str, copy: &LibraryCopy) -> Finding {
     let by = copy
         .reached_by
         .iter()
@@ -70,7 +70,7 @@ fn next_real<'a>(ctx: &'a Ctx<'_>) -> Option<&'a LibraryCopy> {
 
 /// The module is loaded, and no libcuda can be loaded.
 pub(super) fn libcuda_missing(ctx: &Ctx<'_>) -> Outcome {
-    let wsl_gpu = ctx.in_wsl() && ctx.facts.driver.node("/dev/dxg").is_some();
+    let wsl_gpu = ctx.wsl_gpu();
     let host_gpu =
         ctx.plain_linux() && ctx.module_loaded() == Some(true) && ctx.gpus().next().is_some();
     if ctx.in_container() || !(wsl_gpu || host_gpu) {
@@ -96,10 +96,13 @@ pub(super) fn libcuda_missing(ctx: &Ctx<'_>) -> Outcome {
         .iter()
         .filter(|c| c.kind.is_usable() && !c.is_stub() && !c.is_compat())
         .collect();
-    // NixOS and driver containers keep it off the loader's path on purpose, and programs there find it by RUNPATH.
+    // NixOS and driver containers keep it off the loader's path on purpose, and programs there find it by RUNPATH: on NixOS
+    // those of nixpkgs. What comes from elsewhere does not.
+    if let Some(copy) = copies.iter().find(|c| c.path.starts_with(NIXOS_DRIVER)) {
+        return Outcome::found(from_elsewhere_on_nixos(ctx, copy));
+    }
     if copies.iter().any(|c| {
-        c.path.starts_with("/run/opengl-driver/")
-            || c.path.starts_with("/run/nvidia/driver/")
+        c.path.starts_with("/run/nvidia/driver/")
             || c.path.starts_with("/home/kubernetes/bin/nvidia/")
     }) {
         return Outcome::Clean;
@@ -142,15 +145,102 @@ pub(super) fn libcuda_missing(ctx: &Ctx<'_>) -> Outcome {
     if let Some(copy) = ctx.libnvidia_ml() {
         finding = with_copy(finding, "libnvidia-ml.so.1", copy);
     }
+    if ctx.facts.system.wsl_ldconfig.value() == Some(&false) {
+        finding = finding.evidence(
+            "WSL runs ldconfig at its start",
+            "no: ldconfig=false",
+            "/etc/wsl.conf",
+        );
+    }
     let version = ctx
         .loaded_version()
         .map_or_else(String::new, |v| format!(" {v}"));
     let fix = match (copies.first(), wsl_gpu) {
-        (_, true) => Fix::at(Layer::Driver, "put /usr/lib/wsl/lib back on the loader's path (a file in /etc/ld.so.conf.d, then ldconfig), or update the Windows driver and restart WSL with `wsl --shutdown`").cost("root"),
+        (_, true) => put_back_on_wsl(ctx),
+        // Debian's links go over its alternatives, which may still lead to a driver that was removed.
+        (Some(copy), _) if is_of_debian(copy) => Fix::at(Layer::Driver, "have Debian's links made anew: its alternative `nvidia` leads to the driver that is in use").line("sudo update-alternatives --auto nvidia").line("sudo ldconfig").cost("root"),
         (Some(copy), _) => Fix::at(Layer::Driver, format!("let the loader find {}: repair the distribution's links, or list the folder in /etc/ld.so.conf.d and run ldconfig", parent(&copy.path))).line("sudo ldconfig").cost("root"),
         (None, _) => Fix::at(Layer::Driver, format!("install the user-space libraries of driver{version} (the package that holds libcuda.so.1)")).cost("root"),
     };
     Outcome::found([finding.fix(verified(ctx, fix))])
+}
+
+/// Where NixOS keeps the driver's libraries.
+const NIXOS_DRIVER: &str = "/run/opengl-driver/";
+
+/// Whether a copy lies where Debian's packages put it, below a folder for each branch of the driver.
+fn is_of_debian(copy: &LibraryCopy) -> bool {
+    ["-linux-gnu/nvidia/current", "-linux-gnu/nvidia/tesla-"]
+        .iter()
+        .any(|part| copy.path.contains(part))
+}
+
+/// On NixOS, a runtime of the consumer's environment that was not built by Nix, and has no RUNPATH to the driver.
+fn from_elsewhere_on_nixos(ctx: &Ctx<'_>, copy: &LibraryCopy) -> Option<Finding> {
+    let runtime = ctx.consumer_runtimes().into_iter().find(|runtime| {
+        runtime.reached_by.contains(&ReachedBy::Environment)
+            && !runtime.real_path.starts_with("/nix/store/")
+    })?;
+    // nix-ld puts its own variable in front of programs that are not of Nix.
+    let by_nix_ld = ctx.env("NIX_LD_LIBRARY_PATH");
+    if by_nix_ld.is_some_and(|value| value.contains(NIXOS_DRIVER.trim_end_matches('/'))) {
+        return None;
+    }
+    let answers = ctx.facts.vendor.cudart.items();
+    let code = answers
+        .iter()
+        .find(|answers| answers.path == runtime.path)
+        .and_then(|answers| answers.code("cudaGetDeviceCount"));
+    if code == Some(0) {
+        return None;
+    }
+    let folder = parent(&copy.path);
+    let what = &ctx.facts.consumer.what;
+    let finding = Finding::new(
+        "libcuda-missing",
+        Layer::Driver,
+        Severity::Error,
+        format!("{what} does not find libcuda.so.1: on NixOS it lies in {folder}, where only packages of nixpkgs look by themselves"),
+    )
+    .complaining(Layer::Runtime)
+    .component("libcuda.so.1")
+    .detail("NixOS has no folder of libraries that every program searches. Packages of nixpkgs find the driver by their RUNPATH; wheels and downloaded programs open libcuda.so.1 by name and do not.")
+    .evidence("libcuda.so.1", "not found", "LD_LIBRARY_PATH, ld.so.cache, default folders")
+    .evidence("CUDA runtime that is not of nixpkgs", runtime.path.clone(), "the environment")
+    .source("NixOS manual: GPU acceleration");
+    let mut finding = with_copy(finding, "the driver's libcuda", copy);
+    if let Some(code) = code {
+        finding = finding.evidence("cudaGetDeviceCount", code.to_string(), runtime.path.clone());
+    }
+    let old = match ctx.env("LD_LIBRARY_PATH") {
+        Some(value) if !value.is_empty() => ":$LD_LIBRARY_PATH",
+        _ => "",
+    };
+    Some(finding
+        .fix(
+            Fix::at(Layer::Application, format!("put {folder} into LD_LIBRARY_PATH of the shell (shellHook), the service or the program"))
+                .line(format!("export LD_LIBRARY_PATH={folder}{old}"))
+                .verify("gpudoctor"),
+        )
+        .fix(
+            Fix::at(Layer::Framework, "or take the package of nixpkgs (config.cudaSupport = true) in place of the wheel")
+                .second("builds for a long time where no binary cache has it")
+                .verify("gpudoctor"),
+        ))
+}
+
+/// How the folder of Windows's libraries comes back on the loader's path.
+fn put_back_on_wsl(ctx: &Ctx<'_>) -> Fix {
+    let told_not_to = ctx.facts.system.wsl_ldconfig.value() == Some(&false);
+    let first = if told_not_to {
+        "take ldconfig=false out of /etc/wsl.conf, and put /usr/lib/wsl/lib back on the loader's path"
+    } else {
+        "put /usr/lib/wsl/lib back on the loader's path, as WSL itself does at its start"
+    };
+    Fix::at(Layer::Driver, first)
+        .line("echo /usr/lib/wsl/lib | sudo tee /etc/ld.so.conf.d/ld.wsl.conf")
+        .line("sudo ldconfig")
+        .cost("root")
 }
 
 /// A link-time stub is found first.
@@ -249,94 +339,6 @@ pub(super) fn driver_library_damaged(ctx: &Ctx<'_>) -> Outcome {
         findings.push(finding.fix(verified(ctx, fix)));
     }
     Outcome::found(findings)
-}
-
-/// A Linux driver's libraries inside WSL shadow those of Windows.
-pub(super) fn wsl_linux_driver(ctx: &Ctx<'_>) -> Outcome {
-    if !ctx.in_wsl() || ctx.in_container() {
-        return Outcome::Clean;
-    }
-    let from_windows = |c: &LibraryCopy| {
-        [&c.path, &c.real_path]
-            .iter()
-            .any(|p| p.starts_with("/usr/lib/wsl/"))
-    };
-    let Some(copy) = ctx
-        .libcuda()
-        .filter(|c| !from_windows(c) && !c.is_stub() && !c.is_compat())
-    else {
-        return Outcome::Clean;
-    };
-    let windows = ctx
-        .facts
-        .driver
-        .libcuda
-        .items()
-        .iter()
-        .find(|c| from_windows(c));
-    let mut packages = ctx.packages(&[
-        "nvidia-driver",
-        "libnvidia-",
-        "nvidia-utils",
-        "nvidia-dkms",
-        "nvidia-kernel",
-        "libcuda1",
-        "cuda-drivers",
-    ]);
-    // The container toolkit is no driver, and belongs into WSL.
-    packages.retain(|p| !p.starts_with("libnvidia-container"));
-    let has_gpu = ctx.facts.driver.node("/dev/dxg").is_some();
-    let named = packages
-        .first()
-        .cloned()
-        .or_else(|| copy.package.value().cloned());
-    let title = match &named {
-        Some(package) => format!(
-            "a Linux driver ({}) is installed inside WSL and hides the Windows driver's libraries in /usr/lib/wsl/lib",
-            package.split(' ').next().unwrap_or(package)
-        ),
-        None => format!(
-            "a Linux driver's libcuda ({}) hides the Windows driver's in /usr/lib/wsl/lib",
-            copy.real_path
-        ),
-    };
-    let mut finding = Finding::new("wsl-linux-driver", Layer::Driver, if has_gpu { Severity::Error } else { Severity::Warning }, title)
-        .complaining(Layer::Runtime)
-        .component("libcuda.so.1")
-        .detail("In WSL the driver is the Windows one: its libraries are mounted at /usr/lib/wsl/lib and speak to /dev/dxg. A Linux libcuda looks for /dev/nvidia*, which WSL does not have.")
-        .reading("WSL kernel", &ctx.facts.system.wsl)
-        .source("NVIDIA: CUDA on WSL user guide");
-    finding = with_copy(finding, "libcuda.so.1 in use", copy);
-    if let Some(windows) = windows {
-        finding = with_copy(finding, "the Windows driver's", windows);
-    }
-    for package in &packages {
-        finding = finding.evidence(
-            "package",
-            package.clone(),
-            ctx.facts.system.packages.source(),
-        );
-    }
-    let finding = with_cu_init(ctx, finding);
-    let names: Vec<&str> = packages
-        .iter()
-        .filter_map(|p| p.split(' ').next())
-        .collect();
-    let fix = Fix::at(Layer::Driver, "remove the Linux driver from this WSL distribution, and keep only toolkit packages (cuda-toolkit, not cuda or cuda-drivers)").cost("root");
-    let is_dpkg = ctx
-        .facts
-        .system
-        .packages
-        .source()
-        .starts_with("/var/lib/dpkg");
-    let fix = if names.is_empty() || !is_dpkg {
-        fix
-    } else {
-        let mut words = vec!["sudo", "apt-get", "purge"];
-        words.extend(names);
-        fix.command(&words)
-    };
-    Outcome::found([finding.fix(verified(ctx, fix.line("sudo ldconfig")))])
 }
 
 /// A compat libcuda with what it says of itself.

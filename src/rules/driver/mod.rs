@@ -12,6 +12,8 @@ mod module;
 mod mps;
 mod nodes;
 mod supported;
+mod vgpu;
+mod wsl;
 
 use super::{Need, Rule, gpu_state};
 use crate::facts::Layer::Driver;
@@ -49,6 +51,7 @@ const INIT_FAILS: &[&str] = &[
     "gpu-held-by-other-driver",
     "module-not-loaded",
     "libcuda-stub",
+    "wsl-gpu-missing",
     "wsl-linux-driver",
     "driver-library-damaged",
     "driver-library-mismatch",
@@ -69,6 +72,9 @@ const INIT_FAILS: &[&str] = &[
     "mig-device-node-missing",
     "cuda-visible-devices-hides-all",
     "mig-without-instances",
+    "vgpu-without-cuda",
+    "gvisor-refuses-driver",
+    "libc-is-musl",
     "compute-mode-exclusive",
     "mps-leftover",
     "address-space-limit",
@@ -470,13 +476,40 @@ pub(super) static RULES: &[Rule] = &[
         check: nodes::uvm_missing,
     },
     Rule {
+        id: "vgpu-unlicensed",
+        layer: Driver,
+        severity: Warning,
+        need: Need::Detail,
+        follows_from: &[],
+        page: include_str!("../pages/vgpu-unlicensed.md"),
+        check: vgpu::vgpu_unlicensed,
+    },
+    Rule {
+        id: "vgpu-without-cuda",
+        layer: crate::facts::Layer::Hardware,
+        severity: Error,
+        need: Need::Detail,
+        follows_from: &[],
+        page: include_str!("../pages/vgpu-without-cuda.md"),
+        check: vgpu::vgpu_without_cuda,
+    },
+    Rule {
+        id: "wsl-gpu-missing",
+        layer: Driver,
+        severity: Error,
+        need: Need::Detail,
+        follows_from: &[],
+        page: include_str!("../pages/wsl-gpu-missing.md"),
+        check: wsl::wsl_gpu_missing,
+    },
+    Rule {
         id: "wsl-linux-driver",
         layer: Driver,
         severity: Error,
         need: Need::Detail,
         follows_from: &[],
         page: include_str!("../pages/wsl-linux-driver.md"),
-        check: library::wsl_linux_driver,
+        check: wsl::wsl_linux_driver,
     },
 ];
 

@@ -331,7 +331,10 @@ pub(super) fn proprietary_module_unsupported_gpu(ctx: &Ctx<'_>) -> Outcome {
     let affected: Vec<_> = known_gpus(ctx)
         .into_iter()
         .filter(|(device, arch)| {
-            matches!(arch.open_module(), Some(OpenModule::Required { .. }))
+            let name = ctx.gpu_name(device);
+            let is_named = |word: &String| name.contains(word.as_str());
+            (matches!(arch.open_module(), Some(OpenModule::Required { .. }))
+                || arch.open_module_products.iter().any(is_named))
                 && arch
                     .first_driver_branch
                     .is_none_or(|first| version.major() >= first)
@@ -361,7 +364,9 @@ pub(super) fn proprietary_module_unsupported_gpu(ctx: &Ctx<'_>) -> Outcome {
         &version,
         &source,
     )
-    .detail("Blackwell and newer GPUs are driven by the open kernel module alone.")
+    .detail(
+        "Blackwell and newer GPUs, and Grace Hopper, are driven by the open kernel module alone.",
+    )
     .evidence("flavour of the module", "proprietary", source.clone());
     for (device, _) in &affected {
         finding = finding.evidence(

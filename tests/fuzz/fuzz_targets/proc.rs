@@ -25,6 +25,10 @@ fuzz_target!(|bytes: &[u8]| {
     let _ = proc::group_names(text);
     let _ = proc::status_ids(text);
     let _ = proc::tegra_release(text);
+    let _ = proc::is_gvisor(text);
+    let _ = proc::gridd_log(text);
+    let _ = proc::vgpu_profile(text);
+    let _ = proc::wsl_ldconfig(text);
     let _ = proc::bar_sizes(text);
     let _ = proc::hex(text);
     let _ = proc::cuda_toolkit_version(text);

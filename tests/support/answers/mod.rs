@@ -24,6 +24,9 @@ const LIBNVIDIA_ML: &str = "libnvidia-ml.so.1";
 
 /// Whether calls with side effects are made: only where a driver seems to be loaded.
 pub fn calls(host: &Host, tree: &Tree) -> Calls {
+    if is_static(host) {
+        return Calls::Forbidden;
+    }
     let loaded = [
         "/sys/module/nvidia",
         "/proc/driver/nvidia/version",
@@ -37,6 +40,9 @@ pub fn calls(host: &Host, tree: &Tree) -> Calls {
         .nodes
         .iter()
         .any(|node| node.path == "/dev/dxg" || node.path.starts_with("/dev/nvgpu/"));
+    // In a sandbox the module cannot be seen; the control device and a GPU's node together tell.
+    let has = |path: &str| host.nodes.iter().any(|node| node.path == path);
+    let by_node = by_node || has("/dev/nvidiactl") && has("/dev/nvidia0");
     if in_kernel || by_node || loaded.iter().any(|path| tree.resolve(path).is_some()) {
         if all_asleep(host) {
             Calls::Asleep
@@ -46,6 +52,11 @@ pub fn calls(host: &Host, tree: &Tree) -> Calls {
     } else {
         Calls::NoDriver
     }
+}
+
+/// Whether no library may be called there: as on a system whose libraries this program could not load.
+fn is_static(host: &Host) -> bool {
+    host.args.iter().any(|arg| arg == "--static")
 }
 
 /// Whether every GPU that the driver lists sleeps: then nobody wakes it.
@@ -68,6 +79,17 @@ pub fn vendor(
     user: &User,
     calls: Calls,
 ) -> VendorFacts {
+    if is_static(host) {
+        let none = || "not asked: --static".to_owned();
+        return VendorFacts {
+            libcuda: Reading::unreadable(none()),
+            libcuda_unhidden: Reading::unreadable(none()),
+            libnvidia_ml: Reading::unreadable(none()),
+            cudart: Reading::unreadable(none()),
+            opens: Reading::unreadable(none()),
+            confined: Reading::unreadable(none()),
+        };
+    }
     let made = calls == Calls::Made;
     let driver = match loader.open(LIBCUDA) {
         Loaded::File(path) => Some(Cuda::of(host, described(loader, host, &path))),
