@@ -17,6 +17,7 @@ pub mod gobuild;
 mod identity;
 pub mod inflate;
 mod kernel_log;
+pub mod kfd;
 pub mod kmod;
 pub mod ldcache;
 pub mod linkage;
@@ -32,6 +33,7 @@ pub mod pydist;
 pub mod recipes;
 pub mod record;
 pub mod requirement;
+pub mod rocm;
 pub mod start;
 mod symbols;
 #[cfg(test)]

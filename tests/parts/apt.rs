@@ -67,6 +67,39 @@ impl Apt {
         fs::write(folder.join(TAKEN), version).map_err(io)
     }
 
+    /// Downloads packages of these versions, each the newest that the mirror has where its own is gone, and unpacks them into
+    /// `folder`.
+    pub(super) fn fetch_all(&self, packages: &[(&str, &str)], folder: &Path) -> Result<(), String> {
+        self.ready.get_or_init(|| self.prepare()).clone()?;
+        let io = |e: std::io::Error| format!("{}: {e}", folder.display());
+        let mut wanted = Vec::new();
+        for (name, version) in packages {
+            let offered = self.versions(name)?;
+            let taken = offered
+                .iter()
+                .find(|offer| offer == version)
+                .or_else(|| offered.first())
+                .ok_or_else(|| format!("{name}: the mirror has none"))?;
+            if taken != version {
+                say(&format!(
+                    "parts: {name} {taken} is taken, since {version} is gone from the mirror"
+                ));
+            }
+            wanted.push(format!("{name}={taken}"));
+        }
+        let download = tempfile::tempdir_in(folder.parent().unwrap()).map_err(io)?;
+        run(self
+            .command("apt-get")
+            .current_dir(download.path())
+            .args(["--quiet", "download"])
+            .args(wanted))?;
+        for file in fs::read_dir(download.path()).map_err(io)? {
+            let file = file.map_err(io)?.path();
+            run(Command::new("dpkg-deb").arg("-x").args([&file, folder]))?;
+        }
+        Ok(())
+    }
+
     /// The pinned version where both packages have it, else the newest of the branch that both have.
     fn available(&self, branch: Branch) -> Result<String, String> {
         let [cuda, ml] = branch.packages.map(|name| self.versions(name));
