@@ -161,7 +161,7 @@ const ROCM: [(&str, &str); 14] = [
     ("rocminfo", "5.2.3-2"),
     ("libnuma1", "2.0.16-1"),
     ("libdrm-amdgpu1", "2.4.114-1+b1"),
-    ("libxml2", "2.9.14+dfsg-1.3~deb12u5"),
+    ("libxml2", "2.9.14+dfsg-1.3~deb12u6"),
     ("libz3-4", "4.8.12-3.1"),
     ("libedit2", "3.1-20221030-2"),
     ("libbsd0", "0.11.7-2"),
@@ -177,7 +177,7 @@ pub fn rocm() -> Option<PathBuf> {
         }
         let place = store.join("rocm-5.2.3");
         complete(&place, |folder| {
-            apt::Apt::new(&store.join("apt")).fetch_all(&ROCM, folder)
+            apt::Apt::main(&store.join("apt-main")).fetch_all(&ROCM, folder)
         })?;
         Ok(place)
     });
