@@ -271,6 +271,11 @@ impl<'a> Loader<'a> {
             .collect()
     }
 
+    /// Whether there is a cache, which names what lies in the default folders.
+    pub(super) fn has_cache(&self) -> bool {
+        self.cache.is_present()
+    }
+
     /// The folders of `LD_LIBRARY_PATH`, in order.
     pub(super) fn library_path(&self) -> &[String] {
         &self.library_path

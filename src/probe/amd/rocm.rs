@@ -120,7 +120,12 @@ pub(in crate::probe) fn libraries(
     }
     found.extend(loader.cached(&NAMES));
     // Without a cache the libraries of a distribution lie in a default folder, and AMD's own in theirs.
-    for dir in loader.default_folders() {
+    let unlisted = if loader.has_cache() {
+        Vec::new()
+    } else {
+        loader.default_folders()
+    };
+    for dir in unlisted {
         let names = sysroot.list(&dir, |name| is_ours(name) && name.contains(".so."));
         found.extend(names.items().iter().map(|name| Found {
             path: join(&dir, name),
