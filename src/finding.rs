@@ -3,7 +3,7 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::facts::{Layer, Reading};
+use crate::facts::{Layer, Reading, Vendor};
 
 /// How bad it is, seen from the consumer.
 #[derive(
@@ -210,6 +210,13 @@ impl Finding {
             sources: Vec::new(),
             caused_by: None,
         }
+    }
+
+    /// Whose stack it is about.
+    #[must_use]
+    pub fn of(mut self, vendor: Vendor) -> Self {
+        self.vendor = Some(vendor.id().to_owned());
+        self
     }
 
     /// The layer where the user sees it.

@@ -32,7 +32,7 @@
 //! | [`image`] | a container image read where it lies: its layout, its layers one by one, the merged tree without its bytes; what is in it is judged by [`inspect`] |
 //! | [`read`] | parsers of what is found: ELF, kernel modules, the loader's cache, /proc, packages; bytes in, values out |
 //! | [`matrix`] | what goes with what: tables of `compat-matrix/`, typed, each row with source and confidence; its linter |
-//! | [`rules`] | the rules, one file a layer, and a page an id in `rules/pages/` |
+//! | [`rules`] | the rules, one file a layer, those of another vendor than NVIDIA in a folder of their own (`rules/amd`, as `probe/amd`), and a page an id in `rules/pages/` |
 //! | [`finding`] | what a rule finds: severity, evidence, fixes; shell quoting of commands |
 //! | [`diagnosis`] | from outcomes to a verdict, and the one-line summaries of layers |
 //! | [`catalogue`] | errors of the stack: texts, codes, layers at fault, causes, fixes (`compat-matrix/errors`); an index of them that is made when gpudoctor is built (`catalogue/build.rs`); its linter |
@@ -42,7 +42,7 @@
 //! | [`preflight`] | artifacts held against the machines of a fleet: `gpudoctor.toml`, globs, requirement and lock files, the judgement on each target, `matrix plan`; whether a file runs is [`inspect`]'s |
 //! | [`report`] | text, Markdown and JSON, and the escaping of strings from the host |
 //! | [`redact`] | the one writer that takes private names out of a snapshot |
-//! | [`version`], [`requirement`] | versions as NVIDIA writes them, and the bounds that Python packages put on them |
+//! | [`version`], [`requirement`], [`gfx`] | versions as NVIDIA writes them, the bounds that Python packages put on them, AMD's names for instruction sets |
 //! | [`cli`], [`commands`] | the command line; the caller's world (environment, terminal, clock) is read there and handed on as data |
 //! | [`error`] | the caller's mistakes: exit code 2. What the host does wrong is a reading or a finding, never an error |
 //!
@@ -98,6 +98,7 @@ pub mod explain;
 pub mod facts;
 pub mod ffi;
 pub mod finding;
+pub mod gfx;
 pub mod image;
 pub mod inspect;
 pub mod matrix;

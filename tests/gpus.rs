@@ -15,6 +15,10 @@ use std::io::{BufRead as _, BufReader, Read as _};
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStderr, ChildStdout, Command, Output, Stdio};
 
+use gpudoctor::probe::gpus::{GpusProbe, GpusRequest};
+use gpudoctor::probe::vendor::Launcher;
+use gpudoctor::report::gpus::Table;
+use gpudoctor::sysroot::Sysroot;
 use rustix::process::{Pid, Signal, kill_process};
 
 /// The columns that scripts ask nvidia-smi for.
@@ -544,4 +548,111 @@ fn the_shared_columns_are_nvidia_smis() {
         assert_eq!(shared, text(&theirs.stdout), "{broken}");
         assert_eq!(shared.lines().count(), GPUS);
     }
+}
+
+/// A folder as the root of a machine with a Radeon, its integrated sibling that sleeps, and a GPU of Intel.
+fn machine_of_others() -> tempfile::TempDir {
+    let root = tempfile::tempdir().unwrap();
+    let write = |path: &str, text: &str| {
+        let path = root.path().join(path);
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::write(path, text).unwrap();
+    };
+    for (address, vendor, device, driver) in [
+        ("0000:03:00.0", "0x1002", "0x744c", "amdgpu"),
+        ("0000:7a:00.0", "0x1002", "0x164e", "amdgpu"),
+        ("0000:00:02.0", "0x8086", "0x46a6", "i915"),
+    ] {
+        let dir = format!("sys/bus/pci/devices/{address}");
+        write(&format!("{dir}/vendor"), vendor);
+        write(&format!("{dir}/device"), device);
+        write(&format!("{dir}/class"), "0x030000");
+        write(&format!("{dir}/revision"), "0xc8");
+        std::os::unix::fs::symlink(
+            format!("../../../../bus/pci/drivers/{driver}"),
+            root.path().join(&dir).join("driver"),
+        )
+        .unwrap();
+    }
+    let card = "sys/bus/pci/devices/0000:03:00.0";
+    write(&format!("{card}/mem_info_vram_total"), "25753026560\n");
+    write(&format!("{card}/mem_info_vram_used"), "1073741824\n");
+    write(&format!("{card}/gpu_busy_percent"), "37\n");
+    write(&format!("{card}/hwmon/hwmon3/temp1_input"), "51000\n");
+    write(&format!("{card}/hwmon/hwmon3/power1_average"), "98000000\n");
+    write(
+        "sys/bus/pci/devices/0000:7a:00.0/power/runtime_status",
+        "suspended\n",
+    );
+    write("sys/bus/pci/devices/0000:7a:00.0/gpu_busy_percent", "1\n");
+    write(
+        "usr/share/libdrm/amdgpu.ids",
+        "1.0.0\n744C,\tC8,\tAMD Radeon RX 7900 XTX\n",
+    );
+    write("sys/class/kfd/kfd/topology/nodes/0/gpu_id", "0\n");
+    write(
+        "sys/class/kfd/kfd/topology/nodes/0/properties",
+        "simd_count 0\n",
+    );
+    write("sys/class/kfd/kfd/topology/nodes/1/gpu_id", "40001\n");
+    write(
+        "sys/class/kfd/kfd/topology/nodes/1/properties",
+        "simd_count 192\nlocation_id 768\ngfx_target_version 110000\ndrm_render_minor 128\n",
+    );
+    root
+}
+
+#[test]
+fn gpus_of_amd_and_intel_are_told_by_sysfs() {
+    let root = machine_of_others();
+    let request = GpusRequest {
+        library_path: None,
+        uname: ("6.8.0".to_owned(), "x86_64".to_owned()),
+        always: false,
+        timeout: std::time::Duration::from_secs(5),
+        launcher: Launcher::new("/nonexistent"),
+        stop: || false,
+    };
+    let mut probe = GpusProbe::at(Sysroot::at(root.path()).unwrap(), request);
+    let gpus = probe.look("2026-01-02T03:04:05Z".to_owned());
+    let document: serde_json::Value =
+        serde_json::from_str(&gpudoctor::report::gpus::json(&gpus, false).unwrap()).unwrap();
+    let told: Vec<_> = document["gpus"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|gpu| {
+            (
+                gpu["vendor"].as_str().unwrap(),
+                gpu["pci_address"].as_str().unwrap(),
+                gpu["state"].as_str().unwrap(),
+                gpu["driver"].as_str().unwrap(),
+            )
+        })
+        .collect();
+    assert_eq!(
+        told,
+        [
+            ("intel", "0000:00:02.0", "not-asked", "i915"),
+            ("amd", "0000:03:00.0", "ok", "amdgpu"),
+            ("amd", "0000:7a:00.0", "asleep", "amdgpu"),
+        ]
+    );
+    let card = &document["gpus"][1];
+    assert_eq!(card["name"], "AMD Radeon RX 7900 XTX");
+    assert_eq!(card["target"], "gfx1100");
+    assert_eq!(card["memory_total_bytes"], 25_753_026_560_u64);
+    assert_eq!(card["memory_used_bytes"], 1_073_741_824_u64);
+    assert_eq!(card["utilization_percent"], 37);
+    assert_eq!(card["temperature_celsius"], 51);
+    assert_eq!(card["power_milliwatts"], 98_000);
+    // One that sleeps is not read: that would wake it.
+    assert!(document["gpus"][2]["utilization_percent"].is_null());
+    let table = Table::new(&gpus, 100, false);
+    let rows = table.rows(&gpus);
+    assert!(
+        rows.contains("AMD Radeon RX 7900 XTX") && rows.contains("gfx1100"),
+        "{rows}"
+    );
+    assert!(rows.contains("sleeps"), "{rows}");
 }

@@ -20,21 +20,6 @@ use serde_json::Value;
 use support::diagnosed::{Diagnosed, all, judge, named};
 use support::host::Host;
 
-/// Hosts whose fault lies where this version does not look, and why. They are here so that nothing below that layer is
-/// blamed for it; each leaves this table with the version that finds its fault.
-const NOT_FOUND_YET: &[(&str, &str)] = &[
-    ("amd-kfd-asic-unsupported", "AMD's stack is not examined"),
-    ("amd-kfd-node-root-only", "AMD's stack is not examined"),
-    (
-        "amd-rocblas-gfx1031-no-tensile",
-        "AMD's stack is not examined",
-    ),
-];
-
-fn is_found_yet(host: &Host) -> bool {
-    NOT_FOUND_YET.iter().all(|(case, _)| *case != host.case)
-}
-
 /// The layers that are right as an answer.
 fn expected_layers(host: &Host) -> Vec<Layer> {
     let name = match host.expect_layer.as_str() {
@@ -126,9 +111,7 @@ fn root_of<'a>(finding: &'a Finding, all: &'a [Finding]) -> &'a Finding {
 
 #[test]
 fn each_sick_host_is_blamed_on_the_right_layer_and_told_what_mends_it() {
-    let sick = all()
-        .iter()
-        .filter(|d| !d.host.is_healthy() && is_found_yet(&d.host));
+    let sick = all().iter().filter(|d| !d.host.is_healthy());
     check(sick, |d| {
         let verdict = &d.diagnosis.verdict;
         let findings = &d.diagnosis.findings;
@@ -181,28 +164,6 @@ fn no_healthy_host_is_alarmed() {
             other => Some(format!("{}: {}", other.id(), d.diagnosis.verdict.summary)),
         };
         bad.chain(status).chain(wrong_exit(d)).collect()
-    });
-}
-
-#[test]
-fn faults_that_are_not_looked_for_yet_are_blamed_on_no_other_layer() {
-    let known: BTreeSet<&str> = all().iter().map(|d| d.host.case.as_str()).collect();
-    for (case, reason) in NOT_FOUND_YET {
-        assert!(known.contains(case), "no host {case} ({reason})");
-    }
-    check(all().iter().filter(|d| !is_found_yet(&d.host)), |d| {
-        let expected = expected_layers(&d.host);
-        let wrong = d
-            .diagnosis
-            .findings
-            .iter()
-            .filter(|f| f.severity == Severity::Error && !expected.contains(&f.layer))
-            .map(|f| format!("{} in {}: {}", f.id, f.layer, f.title));
-        let found = expected.iter().any(|layer| {
-            d.diagnosis.verdict.status == Status::Fault && d.diagnosis.verdict.layer == Some(*layer)
-        });
-        let found = found.then(|| "its fault is found: take it out of the table".to_owned());
-        wrong.chain(found).collect()
     });
 }
 

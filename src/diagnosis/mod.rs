@@ -9,7 +9,7 @@ mod verify;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::facts::{Facts, Layer};
+use crate::facts::{Facts, Layer, Vendor};
 use crate::finding::{Finding, Severity};
 use crate::matrix::Matrix;
 use crate::rules::{self, Ctx, Need, Outcome, Rule};
@@ -106,6 +106,8 @@ pub struct LayerState {
 /// Everything that a report renders.
 #[derive(Clone, Debug)]
 pub struct Diagnosis {
+    /// Whose stack the consumer runs on; `None` where nothing tells.
+    pub vendor: Option<Vendor>,
     /// The answer.
     pub verdict: Verdict,
     /// All layers in walking order.
@@ -192,6 +194,7 @@ pub fn diagnose(facts: &Facts, matrix: &Matrix, options: &Options) -> Diagnosis 
             all
         });
     Diagnosis {
+        vendor: ctx.vendor(),
         verdict: verdict(&ctx, &findings, &ignored, &layers, &options.only),
         layers,
         findings,

@@ -1,7 +1,7 @@
 //! What is there, in one line a layer, and the one line of a healthy machine.
 
 use super::{LayerState, Status};
-use crate::facts::{Calls, Layer, Reading, VENDOR_AMD, VENDOR_INTEL};
+use crate::facts::{Calls, Layer, Reading, Vendor};
 use crate::inspect::Linkage;
 use crate::rules::Ctx;
 use crate::version::Version;
@@ -100,6 +100,7 @@ fn name_of(ctx: &Ctx<'_>, device: &crate::facts::PciDevice) -> String {
 fn hardware(ctx: &Ctx<'_>) -> (bool, String) {
     let names = gpu_names(ctx);
     let pci = ctx.facts.hardware.pci.items();
+    let beside = others(ctx);
     if !names.is_empty() {
         let switches = pci.iter().filter(|d| d.is_nvswitch()).count();
         let asleep = pci
@@ -117,6 +118,9 @@ fn hardware(ctx: &Ctx<'_>) -> (bool, String) {
             } else {
                 " (asleep)"
             });
+        }
+        if !beside.is_empty() {
+            text = format!("{text}; beside it {}", counted(&beside));
         }
         return (true, text);
     }
@@ -139,22 +143,22 @@ fn hardware(ctx: &Ctx<'_>) -> (bool, String) {
         };
     }
     match &ctx.facts.hardware.pci {
-        Reading::Present { .. } if others(ctx) > 0 => (
-            false,
-            format!("no NVIDIA GPU; {} of another vendor", others(ctx)),
-        ),
+        Reading::Present { .. } if !beside.is_empty() => (ctx.amd_is_here(), counted(&beside)),
         Reading::Present { .. } => (false, "no GPU".to_owned()),
         Reading::Absent { .. } => (false, "no PCI bus, no GPU".to_owned()),
         Reading::Unreadable { reason } => (false, format!("not read: {reason}")),
     }
 }
 
-/// Display devices of other vendors that make GPUs.
-fn others(ctx: &Ctx<'_>) -> usize {
-    let pci = ctx.facts.hardware.pci.items();
-    pci.iter()
-        .filter(|d| d.class >> 16 == 3 && [VENDOR_AMD, VENDOR_INTEL].contains(&d.vendor))
-        .count()
+/// Names of the GPUs that are not NVIDIA's.
+fn others(ctx: &Ctx<'_>) -> Vec<String> {
+    let pci = ctx.facts.hardware.pci.items().iter();
+    pci.filter_map(|device| match device.gpu_of()? {
+        Vendor::Nvidia => None,
+        Vendor::Amd => Some(ctx.amd_name(device)),
+        Vendor::Intel => Some(format!("Intel GPU {}", device.id())),
+    })
+    .collect()
 }
 
 fn system(ctx: &Ctx<'_>) -> (bool, String) {
@@ -230,7 +234,11 @@ fn driver(ctx: &Ctx<'_>) -> (bool, String) {
     if let Some(level) = answered.or(by_table) {
         parts.push(format!("CUDA {}", Version::from_cuda_level(level)));
     }
+    let amd = ctx.amdgpu_in_words();
     if parts.is_empty() {
+        if let Some(amd) = amd {
+            return (true, amd);
+        }
         return (
             false,
             if facts.module_loaded() == Some(true) {
@@ -243,6 +251,7 @@ fn driver(ctx: &Ctx<'_>) -> (bool, String) {
     if facts.module_loaded() == Some(false) && ctx.plain_linux() && !ctx.in_gvisor() {
         parts.push("module not loaded".to_owned());
     }
+    parts.extend(amd);
     (true, parts.join(", "))
 }
 
@@ -291,6 +300,9 @@ fn runtime(ctx: &Ctx<'_>) -> (bool, String) {
             &[("libnvrtc", "NVRTC"), ("libnvJitLink", "nvJitLink")],
         ));
         return (true, parts.join(", "));
+    }
+    if let Some(hip) = ctx.hip_in_words() {
+        return (true, format!("{hip} ({})", consumer.what));
     }
     if let Reading::Unreadable { reason } = &ctx.facts.runtime.cudart {
         return (false, format!("not read: {reason}"));
@@ -347,6 +359,7 @@ fn libraries(ctx: &Ctx<'_>) -> (bool, String) {
         ("libnvinfer", "TensorRT"),
     ];
     let texts = in_use(ctx, NAMES);
+    let texts = [texts, ctx.rocblas_in_words()].concat();
     if !texts.is_empty() {
         return (true, texts.join(", "));
     }
@@ -373,7 +386,14 @@ fn libraries(ctx: &Ctx<'_>) -> (bool, String) {
 }
 
 fn application(ctx: &Ctx<'_>) -> (bool, String) {
-    let names = ["CUDA_VISIBLE_DEVICES", "LD_LIBRARY_PATH", "LD_PRELOAD"];
+    let names = [
+        "CUDA_VISIBLE_DEVICES",
+        "HIP_VISIBLE_DEVICES",
+        "ROCR_VISIBLE_DEVICES",
+        "HSA_OVERRIDE_GFX_VERSION",
+        "LD_LIBRARY_PATH",
+        "LD_PRELOAD",
+    ];
     let named = &ctx.facts.application;
     let program = named.program.value().map(|program| {
         let how = match program.runtime.linkage {
@@ -471,6 +491,30 @@ fn without_a_gpu(ctx: &Ctx<'_>, read: usize) -> Option<String> {
     })
 }
 
+/// The one line of a machine without faults whose GPU is AMD's.
+fn of_amd(ctx: &Ctx<'_>, read: usize) -> String {
+    let pci = ctx.facts.hardware.pci.items().iter();
+    let gpus: Vec<String> = pci
+        .filter(|d| d.is_amd_gpu())
+        .map(|d| ctx.amd_name(d))
+        .collect();
+    let gpus = counted(&gpus);
+    let driver = ctx.amdgpu_in_words();
+    let limit = match ctx.facts.scope.calls {
+        Calls::Forbidden => " (as far as files tell: no library was called)",
+        _ => "",
+    };
+    match (ctx.rocm_in_words(), driver) {
+        (Some(rocm), Some(driver)) => format!("{driver} runs {rocm} on {gpus}{limit}"),
+        (_, Some(driver)) => format!(
+            "no fault, and nothing here asks for ROCm: {read} layers read ({gpus}, driven by {driver})"
+        ),
+        (_, None) => format!(
+            "no fault, and nothing here asks for a GPU: {read} layers read ({gpus}, without amdgpu)"
+        ),
+    }
+}
+
 /// The one line of a machine without faults.
 pub(super) fn of_healthy(ctx: &Ctx<'_>, layers: &[LayerState]) -> String {
     let names = gpu_names(ctx);
@@ -482,16 +526,18 @@ pub(super) fn of_healthy(ctx: &Ctx<'_>, layers: &[LayerState]) -> String {
         || ctx.wsl_gpu()
         || ctx.in_gvisor() && ctx.cuda_works()
         || (ctx.on_tegra() && ctx.facts.driver.libcuda.is_present());
+    if ctx.vendor() == Some(Vendor::Amd) && ctx.amd_is_here() {
+        return of_amd(ctx, read);
+    }
     if !runs {
         return match names.as_slice() {
             [] if ctx.on_tegra() => format!("no fault on this Tegra system: {read} layers read"),
             [] if ctx.in_wsl() && ctx.facts.driver.node("/dev/dxg").is_some() => format!(
                 "no NVIDIA GPU here, and none expected: {read} layers read, no fault (WSL passes a GPU of Windows, and no NVIDIA driver of Windows is in /usr/lib/wsl/lib)"
             ),
-            // What another vendor's GPU is like is not for this version to say.
-            [] if others(ctx) > 0 => format!(
-                "no NVIDIA GPU here, and none expected: {read} layers read, no fault ({} of another vendor not examined)",
-                others(ctx)
+            [] if !others(ctx).is_empty() => format!(
+                "no NVIDIA GPU here, and none expected: {read} layers read, no fault ({})",
+                counted(&others(ctx))
             ),
             [] => format!("no GPU here, and none expected: {read} layers read, no fault"),
             names => format!(

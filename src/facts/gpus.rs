@@ -108,6 +108,27 @@ pub struct GpuLine {
     pub state: GpuState,
 }
 
+/// What sysfs tells of a GPU of AMD or Intel. What its driver does not offer there is refused as NVML refuses it.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct SysfsGpu {
+    /// The product, where libdrm's list has it.
+    pub name: Option<String>,
+    /// The instruction set that KFD names: `gfx1100`.
+    pub target: Option<String>,
+    /// Whether it sleeps: then it was not woken to be read.
+    pub asleep: bool,
+    /// Its sensors.
+    pub sample: GpuSample,
+}
+
+impl SysfsGpu {
+    /// Whether any sensor tells something.
+    pub fn reads(&self) -> bool {
+        let sensors = self.sample.sensors();
+        sensors.iter().any(|(_, sensor)| sensor.value().is_some())
+    }
+}
+
 /// What is known of a GPU.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum GpuState {
@@ -120,8 +141,8 @@ pub enum GpuState {
         /// What the driver calls it.
         name: Option<String>,
     },
-    /// NVML does not know it: another vendor's GPU.
-    Foreign,
+    /// NVML does not know it: another vendor's GPU, told by sysfs alone.
+    Foreign(Box<SysfsGpu>),
 }
 
 /// All GPUs at one moment.

@@ -12,6 +12,52 @@ pub const VENDOR_AMD: u16 = 0x1002;
 /// PCI vendor id of Intel.
 pub const VENDOR_INTEL: u16 = 0x8086;
 
+/// A maker of GPUs whose stack is known.
+#[derive(
+    Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema,
+)]
+#[serde(rename_all = "kebab-case")]
+pub enum Vendor {
+    /// CUDA.
+    Nvidia,
+    /// `ROCm`.
+    Amd,
+    /// Level Zero.
+    Intel,
+}
+
+impl Vendor {
+    /// All of them.
+    pub const ALL: [Self; 3] = [Self::Nvidia, Self::Amd, Self::Intel];
+
+    /// As reports write it: `nvidia`, `amd`, `intel`.
+    pub fn id(self) -> &'static str {
+        match self {
+            Self::Nvidia => "nvidia",
+            Self::Amd => "amd",
+            Self::Intel => "intel",
+        }
+    }
+
+    /// As sentences write it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Nvidia => "NVIDIA",
+            Self::Amd => "AMD",
+            Self::Intel => "Intel",
+        }
+    }
+
+    /// Its PCI vendor id.
+    pub fn pci_id(self) -> u16 {
+        match self {
+            Self::Nvidia => VENDOR_NVIDIA,
+            Self::Amd => VENDOR_AMD,
+            Self::Intel => VENDOR_INTEL,
+        }
+    }
+}
+
 /// What the bus holds.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
@@ -71,6 +117,19 @@ pub struct PciDevice {
 }
 
 impl PciDevice {
+    /// Whose GPU this is: a display device (class 03) or a processing accelerator (class 1200), as AMD's Instinct are.
+    pub fn gpu_of(&self) -> Option<Vendor> {
+        let is_gpu = self.class >> 16 == 0x03 || self.class >> 8 == 0x1200;
+        Vendor::ALL
+            .into_iter()
+            .find(|vendor| is_gpu && vendor.pci_id() == self.vendor)
+    }
+
+    /// Whether this is one of AMD's GPUs.
+    pub fn is_amd_gpu(&self) -> bool {
+        self.gpu_of() == Some(Vendor::Amd)
+    }
+
     /// Whether this is an NVIDIA GPU function (VGA or 3D controller).
     pub fn is_nvidia_gpu(&self) -> bool {
         self.vendor == VENDOR_NVIDIA && matches!(self.class >> 8, 0x0300 | 0x0302)

@@ -4,9 +4,11 @@
 //! three different things, and a rule that mixes two of them up gives false answers. A key that an older snapshot
 //! lacks reads as unreadable, never as absent: every field of a `Reading` type has that default.
 
+mod amd;
 mod application;
 mod container;
 mod driver;
+mod drm;
 mod framework;
 mod gpus;
 mod hardware;
@@ -19,9 +21,11 @@ mod vendor;
 
 use std::collections::BTreeMap;
 
+pub use amd::*;
 pub use application::*;
 pub use container::*;
 pub use driver::*;
+pub use drm::*;
 pub use framework::*;
 pub use gpus::*;
 pub use hardware::*;
@@ -279,6 +283,10 @@ pub struct Facts {
     pub system: SystemFacts,
     /// Kernel modules, device nodes, user-space driver libraries, services.
     pub driver: DriverFacts,
+    /// Render nodes, and AMD's `/dev/kfd`.
+    pub drm: DrmFacts,
+    /// AMD's stack.
+    pub amd: AmdFacts,
     /// The container that this runs in, and what a host has to start containers with.
     pub container: ContainerFacts,
     /// CUDA runtimes.

@@ -18,8 +18,14 @@ pub struct VendorFacts {
     pub libnvidia_ml: Reading<LibraryAnswers>,
     /// Each libcudart that the consumer reaches, in the order of the runtime facts.
     pub cudart: Reading<Vec<LibraryAnswers>>,
-    /// `open(path, O_RDWR)` of the device nodes.
+    /// The libamdhip64 that the consumer gets.
+    pub hip: Reading<LibraryAnswers>,
+    /// The libhsa-runtime64 that the consumer gets.
+    pub hsa: Reading<LibraryAnswers>,
+    /// `open(path, O_RDWR)` of NVIDIA's device nodes.
     pub opens: Reading<Vec<OpenAnswer>>,
+    /// `open(path, O_RDWR)` of `/dev/kfd`, and of the render nodes of AMD's GPUs that do not sleep.
+    pub drm_opens: Reading<Vec<OpenAnswer>>,
     /// Whether the child ran with /dev read-only in a mount namespace of its own, without `CAP_MKNOD` and
     /// `CAP_SYS_MODULE`: what it is refused may confirm a fault, never accuse.
     pub confined: Reading<Confinement>,

@@ -103,6 +103,8 @@ pub type NvmlText = unsafe extern "C" fn(*mut c_void, *mut c_char, c_uint) -> c_
 pub type NvmlPci = unsafe extern "C" fn(*mut c_void, *mut PciInfo) -> c_int;
 /// `(nvmlDevice_t, int *major, int *minor)`.
 pub type NvmlCapability = unsafe extern "C" fn(*mut c_void, *mut c_int, *mut c_int) -> c_int;
+/// `(hsa_system_info_t, void *out)`.
+pub type HsaInfo = unsafe extern "C" fn(c_int, *mut c_void) -> c_int;
 
 // cuda.h of CUDA 12.4 (the same in 11.8 and 13.0); the level as 1000 * major + 10 * minor.
 /// `CUresult cuDriverGetVersion(int *driverVersion)`.
@@ -162,6 +164,24 @@ pub const NVML_DEVICE_GET_PCI_INFO: Symbol<NvmlPci> = Symbol::new(&["nvmlDeviceG
 /// `nvmlReturn_t nvmlDeviceGetCudaComputeCapability(nvmlDevice_t device, int *major, int *minor)`.
 pub const NVML_DEVICE_GET_CAPABILITY: Symbol<NvmlCapability> =
     Symbol::new(&["nvmlDeviceGetCudaComputeCapability"]);
+
+// hip_runtime_api.h of ROCm 5.2 (the same in 7.0); a version as 10 000 000 * major + 100 000 * minor + patch.
+/// `hipError_t hipRuntimeGetVersion(int *runtimeVersion)`.
+pub const HIP_RUNTIME_GET_VERSION: Symbol<Number> = Symbol::new(&["hipRuntimeGetVersion"]);
+/// `hipError_t hipDriverGetVersion(int *driverVersion)`.
+pub const HIP_DRIVER_GET_VERSION: Symbol<Number> = Symbol::new(&["hipDriverGetVersion"]);
+/// `hipError_t hipGetDeviceCount(int *count)`.
+pub const HIP_GET_DEVICE_COUNT: Symbol<Number> = Symbol::new(&["hipGetDeviceCount"]);
+
+// hsa.h of ROCm 5.2 (HSA runtime specification 1.2).
+/// `hsa_status_t hsa_init()`.
+pub const HSA_INIT: Symbol<Plain> = Symbol::new(&["hsa_init"]);
+/// `hsa_status_t hsa_system_get_info(hsa_system_info_t attribute, void *value)`.
+pub const HSA_SYSTEM_GET_INFO: Symbol<HsaInfo> = Symbol::new(&["hsa_system_get_info"]);
+/// `HSA_SYSTEM_INFO_VERSION_MAJOR` of hsa.h: a `uint16_t`.
+const HSA_VERSION_MAJOR: c_int = 0;
+/// `HSA_SYSTEM_INFO_VERSION_MINOR` of hsa.h: a `uint16_t`.
+const HSA_VERSION_MINOR: c_int = 1;
 
 /// `nvmlPciInfo_t` of nvml.h 12.4 (68 bytes), with room to spare should an edition write more.
 #[repr(C)]
@@ -286,6 +306,25 @@ impl Entry<NvmlCapability> {
         // SAFETY: the handle came from this library; the function writes two ints.
         let code = unsafe { (self.call)(device.0, &raw mut major, &raw mut minor) };
         (code, (major, minor))
+    }
+}
+
+impl Entry<HsaInfo> {
+    /// The return code, and the version of the runtime's interface: `1.1`.
+    pub fn call_version(&self) -> (i32, String) {
+        let ask = |attribute| {
+            // Room to spare, should an attribute be wider than the header says.
+            let mut value = [0_u16; 32];
+            // SAFETY: for these two attributes the function writes one uint16_t.
+            let code = unsafe { (self.call)(attribute, value.as_mut_ptr().cast()) };
+            (code, value[0])
+        };
+        let (code, major) = ask(HSA_VERSION_MAJOR);
+        let (second, minor) = ask(HSA_VERSION_MINOR);
+        (
+            if code == 0 { second } else { code },
+            format!("{major}.{minor}"),
+        )
     }
 }
 

@@ -15,6 +15,7 @@ mod libraries;
 pub mod lint;
 mod overlay;
 mod platforms;
+mod rocm;
 mod rows;
 mod table;
 mod targets;
@@ -44,6 +45,7 @@ pub use libraries::{
 };
 pub use overlay::{Overlay, OverlayError, OverlayFile};
 pub use platforms::{BrandList, ImageRequirement, Jetson, JetsonBoard, JetsonUpgrade, VgpuSeries};
+pub use rocm::{GfxOverride, GfxRow, RocmDriver};
 pub use rows::{Capability, Confidence, Note};
 pub use targets::{BinaryRule, CodeFit, CodeTargets, CompatBorder, Fit, Scope, Target};
 pub use toolchain::{Glibc, HostCompiler, PtxasTargets, SharedMath};
@@ -51,7 +53,7 @@ pub use torch::{Machine, TorchBuild, TorchWanted, cuda_of_torch_tag, torch_tag};
 pub use wheels::{CpuSetting, LibrariesExtra, Opens, Wheel, WheelFor, WheelPlatform};
 
 /// The bundled files: name and text. A table lies in one of them.
-const FILES: [(&str, &str); 8] = [
+const FILES: [(&str, &str); 9] = [
     (
         CUDA_DRIVER,
         include_str!("../../compat-matrix/cuda-driver.toml"),
@@ -78,6 +80,7 @@ const FILES: [(&str, &str); 8] = [
         FRAMEWORKS,
         include_str!("../../compat-matrix/frameworks.toml"),
     ),
+    (ROCM, include_str!("../../compat-matrix/rocm.toml")),
 ];
 const CUDA_DRIVER: &str = "cuda-driver.toml";
 const GPUS: &str = "gpus.toml";
@@ -87,6 +90,7 @@ const CONTAINERS: &str = "containers.toml";
 const DISTROS: &str = "distros.toml";
 const LIBRARIES: &str = "libraries.toml";
 const FRAMEWORKS: &str = "frameworks.toml";
+const ROCM: &str = "rocm.toml";
 
 /// The only schema of the files that this version reads.
 const SCHEMA: u32 = 1;
@@ -248,6 +252,12 @@ tables! {
     triton_servers: FRAMEWORKS, "triton_server", TritonServer;
     /// What the tables of frameworks cannot say in columns.
     framework_notes: FRAMEWORKS, "note", Note;
+    /// Instruction sets of AMD's GPUs, in the order of their numbers.
+    gfx_targets: ROCM, "gfx_target", GfxRow;
+    /// Instruction sets for which code of another one is known to run.
+    gfx_overrides: ROCM, "gfx_override", GfxOverride;
+    /// Releases of `ROCm` that go with a driver of AMD's packages, oldest first.
+    rocm_drivers: ROCM, "rocm_driver", RocmDriver;
 }
 
 impl fmt::Debug for Matrix {

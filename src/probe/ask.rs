@@ -8,8 +8,8 @@ use crate::facts::{
     Calls, ChildEnd, DELETED, Facts, FileKind, LibraryAnswers, LibraryCopy, OpenAnswer, ReachedBy,
     Reading, RuntimeCopy, VendorFacts,
 };
-use crate::probe::Request;
 use crate::probe::vendor::{Ask, Heard, LibraryKind, Running};
+use crate::probe::{Request, amd};
 
 /// The most runtimes that are asked; more of them tell nothing new.
 const RUNTIMES_ASKED: usize = 4;
@@ -26,6 +26,8 @@ pub(super) struct Asked<'a> {
     libcuda: Question,
     libnvidia_ml: Question,
     cudart: Result<Vec<(Ask, Running)>, Reading<Vec<LibraryAnswers>>>,
+    hip: Question,
+    hsa: Question,
     nodes: Option<Running>,
     hidden: bool,
 }
@@ -90,17 +92,56 @@ pub(super) fn start<'a>(request: &'a Request, facts: &Facts, calls: Calls) -> As
             .map(|copy| library(LibraryKind::Cudart, &copy.path))
             .collect())
     };
-    let paths: Vec<String> = facts
+    let (drm_nodes, amd_asleep) = if calls == Calls::Forbidden {
+        (Vec::new(), false)
+    } else {
+        amd::nodes_to_open(&request.sysroot, facts)
+    };
+    // HIP initialises every GPU that it sees, and so wakes those that sleep.
+    let amd_runs = drm_nodes.iter().any(|path| path == "/dev/kfd") && !amd_asleep;
+    let rocm = |kind: LibraryKind, name: &str| -> Question {
+        if calls == Calls::Forbidden {
+            return Err(Box::new(Reading::unreadable(forbidden())));
+        }
+        let mut copies = facts.amd.libraries.items().iter();
+        match copies.find(|copy| copy.name == name && copy.is_reached()) {
+            None => Err(Box::new(Reading::absent(facts.amd.libraries.source()))),
+            Some(_) if amd_asleep && !request.init_always => Err(Box::new(Reading::unreadable(
+                format!("not asked: {ASLEEP}"),
+            ))),
+            Some(_) if !amd_runs && !request.init_always => Err(Box::new(Reading::unreadable(
+                "not asked: no driver seems loaded",
+            ))),
+            Some(copy) if copy.kind == FileKind::Library => {
+                let ask = Ask {
+                    init: true,
+                    deadline: request.timeout,
+                    ..Ask::library(kind, &copy.path)
+                };
+                let running = request.launcher.start(&ask);
+                Ok((ask, running))
+            }
+            Some(copy) => Err(Box::new(Reading::absent(format!(
+                "{}: no library that can be loaded",
+                copy.path
+            )))),
+        }
+    };
+    let hip = rocm(LibraryKind::Hip, "libamdhip64");
+    let hsa = rocm(LibraryKind::Hsa, "libhsa-runtime64");
+    let mut paths: Vec<String> = facts
         .driver
         .nodes
         .items()
         .iter()
+        .filter(|_| calls == Calls::Made)
         .filter(|n| {
             n.is_char && n.path != "/dev/nvmap" && n.path != "/dev/kfd" && !n.path.contains("-caps")
         })
         .map(|n| n.path.clone())
         .collect();
-    let nodes = (calls == Calls::Made && !paths.is_empty()).then(|| {
+    paths.extend(drm_nodes);
+    let nodes = (!paths.is_empty()).then(|| {
         request.launcher.start(&Ask {
             deadline: request.timeout,
             ..Ask::nodes(paths)
@@ -116,6 +157,8 @@ pub(super) fn start<'a>(request: &'a Request, facts: &Facts, calls: Calls) -> As
         libcuda,
         libnvidia_ml,
         cudart,
+        hip,
+        hsa,
         nodes,
         hidden,
     }
@@ -180,12 +223,35 @@ impl Asked<'_> {
             ),
             Err(reading) => reading,
         };
-        let opens = match (self.nodes, self.calls) {
-            (Some(running), _) => opened(wait(running)),
+        let (hip, _) = hears(self.hip);
+        let (hsa, _) = hears(self.hsa);
+        let opened = self.nodes.map(|running| {
+            let heard = wait(running);
+            if heard.confined.is_present() {
+                confined = heard.confined.clone();
+            }
+            opened(heard)
+        });
+        let of = |drm: bool| {
+            let is_drm = |path: &str| path == "/dev/kfd" || path.starts_with("/dev/dri/");
+            opened.clone().map(|all| {
+                all.map(|mut answers| {
+                    answers.retain(|answer| is_drm(&answer.path) == drm);
+                    answers
+                })
+            })
+        };
+        let opens = match (of(false), self.calls) {
+            (Some(answers), Calls::Made) => answers,
             (None, Calls::Made) => Reading::absent("/dev"),
-            (None, Calls::NoDriver) => Reading::unreadable("not opened: no driver seems loaded"),
-            (None, Calls::Asleep) => Reading::unreadable(format!("not opened: {ASLEEP}")),
-            (None, Calls::Forbidden) => Reading::unreadable("not opened: --static or --root"),
+            (_, Calls::NoDriver) => Reading::unreadable("not opened: no driver seems loaded"),
+            (_, Calls::Asleep) => Reading::unreadable(format!("not opened: {ASLEEP}")),
+            (_, Calls::Forbidden) => Reading::unreadable("not opened: --static or --root"),
+        };
+        let drm_opens = match (of(true), self.calls) {
+            (_, Calls::Forbidden) => Reading::unreadable("not opened: --static or --root"),
+            (Some(answers), _) => answers,
+            (None, _) => Reading::unreadable("not opened: no driver for them seems loaded"),
         };
         let libcuda_unhidden = match cuda_ask {
             Some(ask) if self.hidden && saw_no_gpu(&libcuda) => {
@@ -207,7 +273,10 @@ impl Asked<'_> {
             libcuda_unhidden,
             libnvidia_ml,
             cudart,
+            hip,
+            hsa,
             opens,
+            drm_opens,
             confined,
         }
     }

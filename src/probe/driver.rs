@@ -144,24 +144,27 @@ pub(super) fn nodes(sysroot: &Sysroot) -> Reading<Vec<DeviceNode>> {
                 .map(|name| join(dir, name)),
         );
     }
-    let nodes = paths.iter().filter_map(|path| {
-        let stat: Stat = sysroot.stat(path).value()?.clone();
-        (stat.kind != Kind::Folder).then(|| DeviceNode {
-            path: path.clone(),
-            is_char: stat.kind == Kind::CharDevice,
-            major: stat.rdev.0,
-            minor: stat.rdev.1,
-            mode: stat.mode & 0o777,
-            uid: stat.uid,
-            gid: stat.gid,
-            acl: if sysroot.is_live() {
-                acl(path)
-            } else {
-                Reading::unreadable("not asked: another root is read")
-            },
-        })
-    });
+    let nodes = paths.iter().filter_map(|path| node(sysroot, path));
     Reading::present(nodes.collect(), "/dev")
+}
+
+/// A device node, by `stat` alone; `None` where there is none, or a folder.
+pub(super) fn node(sysroot: &Sysroot, path: &str) -> Option<DeviceNode> {
+    let stat: Stat = sysroot.stat(path).value()?.clone();
+    (stat.kind != Kind::Folder).then(|| DeviceNode {
+        path: path.to_owned(),
+        is_char: stat.kind == Kind::CharDevice,
+        major: stat.rdev.0,
+        minor: stat.rdev.1,
+        mode: stat.mode & 0o777,
+        uid: stat.uid,
+        gid: stat.gid,
+        acl: if sysroot.is_live() {
+            acl(path)
+        } else {
+            Reading::unreadable("not asked: another root is read")
+        },
+    })
 }
 
 /// Whether a node has an access control list beyond its mode bits.
@@ -350,7 +353,7 @@ pub(super) fn probe(sysroot: &Sysroot, facts: &mut Facts) {
     driver.mig_instances = mig_instances(sysroot);
     driver.vgpu_licence = vgpu_licence(sysroot, driver.gpus.items());
     driver.modprobe = modprobe(sysroot);
-    driver.dkms = dkms(sysroot);
+    driver.dkms = dkms(sysroot, "nvidia");
     if let Some(release) = &release {
         driver.modules_dep = modules_dep(sysroot, release);
         driver.kernel_headers = match sysroot.real_path(&format!("/lib/modules/{release}/build")) {
@@ -401,7 +404,7 @@ pub(super) fn probe(sysroot: &Sysroot, facts: &mut Facts) {
                 .collect()
         });
     driver.kernel_log = if involved {
-        kernel_log(sysroot)
+        kernel_log(sysroot, proc::kernel_log)
     } else {
         Reading::unreadable("not read: no NVIDIA part here")
     };
@@ -491,7 +494,7 @@ const MODULE_FOLDERS: &[&str] = &[
 ];
 
 /// Where module trees lie: the usual place, and that of NixOS.
-fn module_roots(release: &str) -> [String; 3] {
+pub(super) fn module_roots(release: &str) -> [String; 3] {
     [
         format!("/lib/modules/{release}"),
         format!("/usr/lib/modules/{release}"),
@@ -704,11 +707,11 @@ fn modprobe(sysroot: &Sysroot) -> Reading<Vec<crate::facts::ModprobeLine>> {
     }
 }
 
-/// DKMS trees, without calling dkms.
-fn dkms(sysroot: &Sysroot) -> Reading<Vec<DkmsTree>> {
+/// DKMS trees whose name begins so, without calling dkms.
+pub(super) fn dkms(sysroot: &Sysroot, of: &str) -> Reading<Vec<DkmsTree>> {
     const TREES: &str = "/var/lib/dkms";
     sysroot
-        .list(TREES, |name| name.starts_with("nvidia"))
+        .list(TREES, |name| name.starts_with(of))
         .map(|names| {
             let mut trees = Vec::new();
             for name in names {
@@ -901,12 +904,13 @@ fn vgpu_licence(sysroot: &Sysroot, gpus: &[crate::facts::DriverGpu]) -> VgpuLice
     }
 }
 
-/// The kernel's log: (1) its ring buffer, (2) the files that syslog daemons write. What is refused is unknown, not empty.
-fn kernel_log(sysroot: &Sysroot) -> Reading<Vec<String>> {
+/// What `pick` takes of the kernel's log: (1) its ring buffer, (2) the files that syslog daemons write. What is refused is
+/// unknown, not empty.
+pub(super) fn kernel_log(sysroot: &Sysroot, pick: fn(&str) -> Vec<String>) -> Reading<Vec<String>> {
     let mut refused = None;
     if sysroot.is_live() {
         match ring_buffer() {
-            Ok(lines) => return Reading::present(lines, "/dev/kmsg"),
+            Ok(text) => return Reading::present(pick(&text), "/dev/kmsg"),
             Err(rustix::io::Errno::NOENT) => {}
             Err(e) => refused = Some(format!("/dev/kmsg: {}", e.to_string().to_lowercase())),
         }
@@ -919,7 +923,7 @@ fn kernel_log(sysroot: &Sysroot) -> Reading<Vec<String>> {
     ] {
         match sysroot.tail(path, LOG_CAP) {
             Reading::Present { value, .. } => {
-                return Reading::present(proc::kernel_log(&String::from_utf8_lossy(&value)), path);
+                return Reading::present(pick(&String::from_utf8_lossy(&value)), path);
             }
             Reading::Unreadable { reason } => refused = Some(reason),
             Reading::Absent { .. } => {}
@@ -932,7 +936,7 @@ fn kernel_log(sysroot: &Sysroot) -> Reading<Vec<String>> {
 }
 
 /// The records of the kernel's ring buffer. Each read gives one; the end is `EAGAIN`, an overwritten record `EPIPE`.
-fn ring_buffer() -> Result<Vec<String>, rustix::io::Errno> {
+fn ring_buffer() -> Result<String, rustix::io::Errno> {
     use rustix::fs::{Mode, OFlags};
     use rustix::io::Errno;
     let fd = rustix::fs::open(
@@ -956,7 +960,7 @@ fn ring_buffer() -> Result<Vec<String>, rustix::io::Errno> {
             Err(e) => return Err(e),
         }
     }
-    Ok(proc::kernel_log(&text))
+    Ok(text)
 }
 
 /// The package that owns a library: (1) the file list of an installed package that names it, (2) an installed package

@@ -3,12 +3,14 @@
 //! Where no driver seems loaded nothing is asked, and a GPU that sleeps is neither asked nor woken, unless the caller wants it.
 //! What an answer means, and how it is shown, is not said here.
 
+use std::collections::BTreeMap;
+
 use crate::facts::{
-    ChildEnd, DriverFacts, FileKind, GpuLine, GpuSample, GpuState, Gpus, PciDevice, Reading,
-    Trouble, VENDOR_AMD, VENDOR_INTEL, VENDOR_NVIDIA,
+    ChildEnd, DriverFacts, FileKind, GpuLine, GpuSample, GpuState, Gpus, KfdNode, PciDevice,
+    Reading, Sensor, SysfsGpu, Trouble, VENDOR_NVIDIA, Vendor,
 };
 use crate::probe::vendor::{Ask, Heard, Launcher, LibraryKind, Standing};
-use crate::probe::{driver, hardware, loader};
+use crate::probe::{amd, driver, hardware, loader};
 use crate::read::proc;
 use crate::sysroot::{Sysroot, join};
 
@@ -36,6 +38,8 @@ pub struct GpusProbe {
     request: GpusRequest,
     /// GPUs on the bus; what they are does not change while one looks.
     pci: Vec<PciDevice>,
+    /// Products of AMD's by address, of libdrm's list.
+    names: BTreeMap<String, String>,
     child: Option<Standing>,
     driver: Option<String>,
 }
@@ -43,12 +47,19 @@ pub struct GpusProbe {
 impl GpusProbe {
     /// Reads the bus of this machine, and asks nobody yet.
     pub fn new(request: GpusRequest) -> Self {
-        let sysroot = Sysroot::live();
+        Self::at(Sysroot::live(), request)
+    }
+
+    /// The same of a machine whose files lie in a folder.
+    pub fn at(sysroot: Sysroot, request: GpusRequest) -> Self {
         let pci = hardware::probe(&sysroot).pci.items().to_vec();
+        let ours: Vec<&PciDevice> = pci.iter().filter(|d| d.is_amd_gpu()).collect();
+        let names = amd::names(&sysroot, &ours);
         Self {
             sysroot,
             request,
             pci,
+            names,
             child: None,
             driver: None,
         }
@@ -58,17 +69,16 @@ impl GpusProbe {
     pub fn look(&mut self, taken_at: String) -> Gpus {
         let mut lines = Vec::new();
         let trouble = self.nvidia(&mut lines).err();
+        let topology = amd::topology(&self.sysroot);
         for device in &self.pci {
-            let vendor = match device.vendor {
-                VENDOR_AMD => "amd",
-                VENDOR_INTEL => "intel",
-                _ => continue,
+            let Some(vendor) = device.gpu_of().filter(|vendor| *vendor != Vendor::Nvidia) else {
+                continue;
             };
             lines.push(GpuLine {
-                vendor,
+                vendor: vendor.id(),
                 pci: Some((device.address.clone(), device.id())),
                 bound: device.driver.value().cloned(),
-                state: GpuState::Foreign,
+                state: GpuState::Foreign(Box::new(self.by_sysfs(device, topology.items()))),
             });
         }
         Gpus {
@@ -77,6 +87,51 @@ impl GpusProbe {
             lines,
             trouble,
         }
+    }
+
+    /// A GPU of another vendor. `amdgpu` tells its sensors in sysfs, without root; what others tell there is no number of these.
+    fn by_sysfs(&self, device: &PciDevice, topology: &[KfdNode]) -> SysfsGpu {
+        let mut gpu = SysfsGpu {
+            asleep: hardware::sleeps(&self.sysroot, &device.address),
+            ..SysfsGpu::default()
+        };
+        if !device.is_amd_gpu() {
+            return gpu;
+        }
+        let node = |node: &&KfdNode| node.address().as_ref() == Some(&device.address);
+        gpu.name = self.names.get(&device.address).cloned();
+        gpu.target = topology
+            .iter()
+            .filter(|node| node.is_gpu())
+            .find(node)
+            .and_then(KfdNode::target)
+            .map(|target| target.to_string());
+        if gpu.asleep && !self.request.always {
+            return gpu;
+        }
+        let dir = format!("/sys/bus/pci/devices/{}", device.address);
+        let number = |dir: &str, name: &str, divisor: u64| {
+            let text = self.sysroot.text(&join(dir, name));
+            let number = text
+                .value()
+                .and_then(|text| text.trim().parse::<u64>().ok());
+            number.map_or_else(Sensor::default, |number| Sensor::Reads(number / divisor))
+        };
+        let sample = &mut gpu.sample;
+        sample.memory_total_bytes = number(&dir, "mem_info_vram_total", 1);
+        sample.memory_used_bytes = number(&dir, "mem_info_vram_used", 1);
+        sample.utilization_percent = number(&dir, "gpu_busy_percent", 1);
+        let hwmon = join(&dir, "hwmon");
+        if let Some(name) = self.sysroot.list(&hwmon, |_| true).items().first() {
+            let hwmon = join(&hwmon, name);
+            // Thousandths of a degree, millionths of a watt (the kernel's hwmon interface).
+            sample.temperature_celsius = number(&hwmon, "temp1_input", 1000);
+            sample.power_milliwatts = match number(&hwmon, "power1_average", 1000) {
+                Sensor::Refuses(_) => number(&hwmon, "power1_input", 1000),
+                reads @ Sensor::Reads(_) => reads,
+            };
+        }
+        gpu
     }
 
     /// NVIDIA's GPUs; what was learnt before something went wrong is kept.
@@ -131,7 +186,7 @@ impl GpusProbe {
         lines.sort_by_key(|line| match &line.state {
             GpuState::Asked(sample) => sample.device.index,
             GpuState::Asleep { index, .. } => *index,
-            GpuState::Foreign => u32::MAX,
+            GpuState::Foreign(_) => u32::MAX,
         });
         trouble.map_or(Ok(()), Err)
     }

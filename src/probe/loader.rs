@@ -182,7 +182,7 @@ impl<'a> Loader<'a> {
     }
 
     /// The folders that the loader searches when all else fails.
-    fn default_folders(&self) -> Vec<String> {
+    pub(super) fn default_folders(&self) -> Vec<String> {
         let triplet = format!("{}-linux-gnu", self.arch);
         [
             format!("/lib/{triplet}"),
@@ -258,13 +258,28 @@ impl<'a> Loader<'a> {
 
     /// Names in the cache that begin with `prefix`: `libcudart.so.`.
     pub(super) fn cached_with_prefix(&self, prefix: &str) -> Vec<Found> {
-        self.of_cache(|bytes| ldcache::parse_prefixed(bytes, &[prefix]))
+        self.cached(&[prefix])
+    }
+
+    /// Names in the cache that begin with one of these.
+    pub(super) fn cached(&self, prefixes: &[&str]) -> Vec<Found> {
+        self.of_cache(|bytes| ldcache::parse_prefixed(bytes, prefixes))
             .into_iter()
             .map(|path| Found {
                 path,
                 by: ReachedBy::LdCache,
             })
             .collect()
+    }
+
+    /// Whether there is a cache, which names what lies in the default folders.
+    pub(super) fn has_cache(&self) -> bool {
+        self.cache.is_present()
+    }
+
+    /// The folders of `LD_LIBRARY_PATH`, in order.
+    pub(super) fn library_path(&self) -> &[String] {
+        &self.library_path
     }
 
     /// Files whose name begins with `prefix` in the folders of `LD_LIBRARY_PATH`.

@@ -4,12 +4,14 @@
 //! Order: the calls into vendor libraries are started first, since a child costs milliseconds; files are read
 //! meanwhile, and the answers are collected last.
 
+mod amd;
 pub mod application;
 mod ask;
 mod consumer;
 mod container;
 mod distributions;
 mod driver;
+mod drm;
 mod environment;
 mod framework;
 pub mod gpus;
@@ -204,6 +206,18 @@ pub fn take(request: &Request) -> Facts {
             _ => Reading::unreadable("not recorded: another root is read"),
         },
     };
+    facts.drm = guarded(&mut problems, "drm", || drm::probe(sysroot));
+    facts.amd = guarded(&mut problems, "amd.first", || {
+        amd::first(
+            sysroot,
+            &loader,
+            &amd::Where {
+                sites: &sites,
+                application: &facts.application,
+                env: &env,
+            },
+        )
+    });
     let asked = ask::start(request, &facts, calls);
 
     facts.python = guarded(&mut problems, "python", || {
@@ -211,7 +225,7 @@ pub fn take(request: &Request) -> Facts {
     });
     facts.hardware = guarded(&mut problems, "hardware", || hardware::probe(sysroot));
     facts.system = guarded(&mut problems, "system", || {
-        system::probe(sysroot, request, &facts.driver)
+        system::probe(sysroot, request, &facts.driver, &facts.drm)
     });
     facts.container = guarded(&mut problems, "container", || {
         container::probe_host(sysroot, facts.system.packages.items())
@@ -220,6 +234,7 @@ pub fn take(request: &Request) -> Facts {
         container::probe_glue(sysroot, request, &facts.system)
     });
     driver::probe(sysroot, &mut facts);
+    amd::probe(sysroot, &mut facts);
     facts.libraries = guarded(&mut problems, "libraries", || {
         libraries::probe(
             sysroot,

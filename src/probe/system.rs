@@ -1,7 +1,7 @@
 //! What the driver sits on: kernel, distribution, firmware security, libc, users, and the kind of world this is.
 
 use crate::error::plain_io;
-use crate::facts::{DriverFacts, Libc, Package, Reading, SystemFacts, Tegra, User};
+use crate::facts::{DriverFacts, DrmFacts, Libc, Package, Reading, SystemFacts, Tegra, User};
 use crate::probe::Request;
 use crate::probe::consumer::has_extension;
 use crate::read::{elf, proc};
@@ -19,7 +19,12 @@ const DPKG_STATUS: &str = "/var/lib/dpkg/status";
 /// /etc/group of a large site.
 const GROUP_CAP: usize = 1 << 20;
 
-pub(super) fn probe(sysroot: &Sysroot, request: &Request, driver: &DriverFacts) -> SystemFacts {
+pub(super) fn probe(
+    sysroot: &Sysroot,
+    request: &Request,
+    driver: &DriverFacts,
+    drm: &DrmFacts,
+) -> SystemFacts {
     let line = |path: &str| {
         sysroot
             .text(path)
@@ -102,7 +107,7 @@ pub(super) fn probe(sysroot: &Sysroot, request: &Request, driver: &DriverFacts) 
         },
         tegra: tegra(sysroot),
         container: super::container::detect(sysroot, request),
-        group_names: group_names(sysroot, user.value(), driver),
+        group_names: group_names(sysroot, user.value(), driver, drm),
         limits: sysroot
             .text_up_to("/proc/self/limits", 1 << 14)
             .and_then("no limits in it", |text| proc::limits(&text)),
@@ -318,8 +323,11 @@ fn group_names(
     sysroot: &Sysroot,
     user: Option<&User>,
     driver: &DriverFacts,
+    drm: &DrmFacts,
 ) -> Reading<std::collections::BTreeMap<u32, String>> {
     let mut wanted: Vec<u32> = driver.nodes.items().iter().map(|n| n.gid).collect();
+    let render = drm.render.items().iter();
+    wanted.extend(render.filter_map(|render| Some(render.node.value()?.gid)));
     if let Some(user) = user {
         wanted.extend(user.groups.iter().chain([&user.gid]));
     }

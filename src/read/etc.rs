@@ -63,7 +63,7 @@ pub fn modules_dep(text: &str) -> Vec<String> {
     paths.filter(is_nvidia).map(str::to_owned).collect()
 }
 
-/// The lines of a file of modprobe.d that name a GPU driver (nvidia*, nouveau, nova*, nvgpu) or vfio: continued lines
+/// The lines of a file of modprobe.d that name a GPU driver (nvidia*, nouveau, nova*, nvgpu, amdgpu) or vfio: continued lines
 /// joined, comments off, runs of blanks made one.
 pub fn modprobe_lines(file: &str, text: &str) -> Vec<ModprobeLine> {
     let joined = text.replace("\\\r\n", " ").replace("\\\n", " ");
@@ -74,7 +74,7 @@ pub fn modprobe_lines(file: &str, text: &str) -> Vec<ModprobeLine> {
             .collect();
         let names_driver = words.iter().skip(1).any(|word| {
             let word = word.replace('-', "_");
-            ["nvidia", "nouveau", "vfio", "nvgpu", "nova_"]
+            ["nvidia", "nouveau", "vfio", "nvgpu", "nova_", "amdgpu"]
                 .iter()
                 .any(|name| word.starts_with(name))
                 || word == "nova"

@@ -138,7 +138,7 @@ pub fn xid(message: &str) -> Option<Xid> {
 }
 
 /// A line without urgency, time, host and process id. A program's name stays before its message; `kernel` does not.
-fn message(line: &str) -> String {
+pub(super) fn message(line: &str) -> String {
     let line = without_urgency(line.trim_end());
     if let Some(message) = line.strip_prefix("kernel: ") {
         return without_times(message).to_owned();

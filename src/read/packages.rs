@@ -80,7 +80,7 @@ fn is_of_the_stack(name: &str) -> bool {
         && !["libnvme", "libnvpair"]
             .iter()
             .any(|other| name.starts_with(other));
-    is_library || PARTS.iter().any(|part| name.contains(part))
+    is_library || name == "amdgpu-dkms" || PARTS.iter().any(|part| name.contains(part))
 }
 
 /// The text up to the end of the line.

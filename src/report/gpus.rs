@@ -37,7 +37,8 @@ impl GpuLine {
     fn sample(&self) -> Option<&GpuSample> {
         match &self.state {
             GpuState::Asked(sample) => Some(sample),
-            GpuState::Asleep { .. } | GpuState::Foreign => None,
+            GpuState::Foreign(gpu) => Some(&gpu.sample),
+            GpuState::Asleep { .. } => None,
         }
     }
 
@@ -45,16 +46,24 @@ impl GpuLine {
         match &self.state {
             GpuState::Asked(sample) => Some(sample.device.index),
             GpuState::Asleep { index, .. } => Some(*index),
-            GpuState::Foreign => None,
+            GpuState::Foreign(_) => None,
         }
     }
 
-    /// What NVML or the driver calls it.
+    /// The instruction set of one of AMD's: `gfx1100`.
+    fn target(&self) -> Option<&str> {
+        match &self.state {
+            GpuState::Foreign(gpu) => gpu.target.as_deref(),
+            GpuState::Asked(_) | GpuState::Asleep { .. } => None,
+        }
+    }
+
+    /// What NVML, the driver or libdrm calls it.
     fn name(&self) -> Option<&str> {
         match &self.state {
             GpuState::Asked(sample) => sample.device.name.as_deref(),
             GpuState::Asleep { name, .. } => name.as_deref(),
-            GpuState::Foreign => None,
+            GpuState::Foreign(gpu) => gpu.name.as_deref(),
         }
     }
 
@@ -88,7 +97,9 @@ impl GpuLine {
             (_, Some(_)) => "silent",
             (GpuState::Asked(_), None) => "ok",
             (GpuState::Asleep { .. }, None) => "asleep",
-            (GpuState::Foreign, None) => "not-asked",
+            (GpuState::Foreign(gpu), None) if gpu.asleep => "asleep",
+            (GpuState::Foreign(gpu), None) if gpu.reads() => "ok",
+            (GpuState::Foreign(_), None) => "not-asked",
         }
     }
 }
@@ -290,7 +301,10 @@ fn instead(line: &GpuLine) -> Option<String> {
         (None, GpuState::Asleep { .. }) => {
             Some("sleeps, and was not woken (--probe does)".to_owned())
         }
-        (None, GpuState::Asked(_) | GpuState::Foreign) => None,
+        (None, GpuState::Foreign(gpu)) if gpu.asleep && !gpu.reads() => {
+            Some("sleeps, and was not woken (--probe does)".to_owned())
+        }
+        (None, GpuState::Asked(_) | GpuState::Foreign(_)) => None,
     }
 }
 
@@ -340,7 +354,10 @@ fn table_cells(gpus: &Gpus, line: &GpuLine, watching: bool) -> [String; 11] {
         with_unit(|s| s.utilization_percent, "%", 1),
         with_unit(|s| s.temperature_celsius, "C", 1),
         with_unit(|s| s.power_milliwatts, "W", 1000),
-        sample.and_then(capability).unwrap_or_else(nothing),
+        sample
+            .and_then(capability)
+            .or_else(|| line.target().map(str::to_owned))
+            .unwrap_or_else(nothing),
         line.address().map_or_else(nothing, |address| {
             // Almost every machine has one PCI domain.
             escape::terminal(address.strip_prefix("0000:").unwrap_or(address)).into_owned()
@@ -377,6 +394,9 @@ struct Entry<'a> {
     pci_address: Option<&'a str>,
     pci_id: Option<&'a str>,
     capability: Option<String>,
+    /// The instruction set of AMD's GPUs.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    target: Option<&'a str>,
     memory_used_bytes: Option<u64>,
     memory_total_bytes: Option<u64>,
     utilization_percent: Option<u64>,
@@ -434,6 +454,7 @@ fn entry<'a>(gpus: &'a Gpus, line: &'a GpuLine) -> Entry<'a> {
         pci_address: line.address(),
         pci_id: line.pci.as_ref().map(|(_, id)| id.as_str()),
         capability: sample.and_then(capability),
+        target: line.target(),
         memory_used_bytes: sensor(|s| s.memory_used_bytes),
         memory_total_bytes: sensor(|s| s.memory_total_bytes),
         utilization_percent: sensor(|s| s.utilization_percent),

@@ -7,7 +7,7 @@ use serde::Serialize;
 
 use super::{LogRead, Report, Symptom};
 use crate::diagnosis::{LayerState, Status, Verdict};
-use crate::facts::{Consumer, ConsumerKind, Facts, Layer};
+use crate::facts::{Consumer, ConsumerKind, Facts, Layer, Vendor};
 use crate::finding::{Finding, Severity};
 use crate::matrix::{Matrix, Overlay};
 use crate::preflight::{Artifact, BUILD_HOST, Preflight, TargetVerdict};
@@ -64,6 +64,8 @@ struct Examined<'a> {
     kind: ExaminedKind,
     what: &'a str,
     why: &'a str,
+    /// Whose stack it runs on, where that is known: `nvidia`, `amd`, `intel`.
+    vendor: Option<Vendor>,
     also_found: &'a [String],
 }
 
@@ -89,12 +91,13 @@ impl From<ConsumerKind> for ExaminedKind {
     }
 }
 
-impl<'a> From<&'a Consumer> for Examined<'a> {
-    fn from(c: &'a Consumer) -> Self {
+impl<'a> Examined<'a> {
+    fn of(c: &'a Consumer, vendor: Option<Vendor>) -> Self {
         Self {
             kind: c.kind.into(),
             what: &c.what,
             why: &c.why,
+            vendor,
             also_found: &c.also_found,
         }
     }
@@ -107,7 +110,7 @@ pub fn render(report: &Report<'_>) -> serde_json::Result<String> {
         version: env!("CARGO_PKG_VERSION"),
         matrix: report.matrix.into(),
         taken_at: &report.facts.taken_at,
-        examined: (&report.facts.consumer).into(),
+        examined: Examined::of(&report.facts.consumer, report.diagnosis.vendor),
         verdict: &report.diagnosis.verdict,
         layers: &report.diagnosis.layers,
         findings: &report.diagnosis.findings,
@@ -179,6 +182,7 @@ pub fn preflight(found: &Preflight, matrix: &Matrix, taken_at: &str) -> serde_js
             kind: ExaminedKind::Artifacts,
             what: &paths.join(", "),
             why: "named, or by the globs of gpudoctor.toml",
+            vendor: None,
             also_found: &[],
         },
         verdict: &found.verdict,

@@ -2,7 +2,7 @@
 
 use super::stack::{in_words, nvml_code, pci_missing, with_cu_init, with_kernel_log};
 use super::{Ctx, Expectation, Need, Outcome, Rule, gpu_expected, gpu_state};
-use crate::facts::{Layer, Reading};
+use crate::facts::{Layer, Reading, Vendor};
 use crate::finding::{Finding, Fix, Severity};
 
 pub(super) static RULES: &[Rule] = &[
@@ -83,7 +83,10 @@ fn gpu_absent(ctx: &Ctx<'_>) -> Outcome {
         .nvml_answers()
         .and_then(|a| a.number("nvmlDeviceGetCount_v2"))
         .unwrap_or(0);
-    if ctx.gpus().next().is_some()
+    // Where AMD's are what is here and meant, AMD's rules say what is wrong with them.
+    let by_amd = ctx.is_of_amd_alone() && ctx.vendor() == Some(Vendor::Amd);
+    if by_amd
+        || ctx.gpus().next().is_some()
         || !ctx.facts.driver.gpus.items().is_empty()
         || ctx.cuda_works()
         || counted > 0

@@ -2,6 +2,7 @@
 //!
 //! To add one: an entry in `rules/LAYER.rs`, `pages/ID.md`, a sick host and its healthy twin in `fixtures/hosts/`.
 
+mod amd;
 mod application;
 mod container;
 mod driver;
@@ -198,6 +199,7 @@ pub fn all() -> impl Iterator<Item = &'static Rule> {
             framework::RULES,
             application::RULES,
             toolchain::RULES,
+            amd::RULES,
         ]
         .into_iter()
         .flatten()

@@ -9,8 +9,10 @@ use std::process::Command;
 
 use super::{Branch, Driver, RELEASES, run, say};
 
-/// The component: what is not free software.
-const COMPONENT: &str = "non-free";
+/// The component of NVIDIA's packages: what is not free software.
+const NON_FREE: &str = "non-free";
+/// The component of AMD's.
+const MAIN: &str = "main";
 /// Where a package says, for later runs, which version it was.
 const TAKEN: &str = "taken";
 /// Names by which apt sources call Debian's archive; those of other archives are left alone.
@@ -30,13 +32,24 @@ const DEBIAN: &[&str] = &[
 /// A private apt. Its lists are fetched when the first package is asked for.
 pub(super) struct Apt {
     folder: PathBuf,
+    component: &'static str,
     ready: OnceCell<Result<(), String>>,
 }
 
 impl Apt {
     pub(super) fn new(folder: &Path) -> Self {
+        Self::of(NON_FREE, folder)
+    }
+
+    /// The same for what is free software.
+    pub(super) fn main(folder: &Path) -> Self {
+        Self::of(MAIN, folder)
+    }
+
+    fn of(component: &'static str, folder: &Path) -> Self {
         Self {
             folder: folder.to_owned(),
+            component,
             ready: OnceCell::new(),
         }
     }
@@ -65,6 +78,39 @@ impl Apt {
             run(Command::new("dpkg-deb").arg("-x").args([&file, folder]))?;
         }
         fs::write(folder.join(TAKEN), version).map_err(io)
+    }
+
+    /// Downloads packages of these versions, each the newest that the mirror has where its own is gone, and unpacks them into
+    /// `folder`.
+    pub(super) fn fetch_all(&self, packages: &[(&str, &str)], folder: &Path) -> Result<(), String> {
+        self.ready.get_or_init(|| self.prepare()).clone()?;
+        let io = |e: std::io::Error| format!("{}: {e}", folder.display());
+        let mut wanted = Vec::new();
+        for (name, version) in packages {
+            let offered = self.versions(name)?;
+            let taken = offered
+                .iter()
+                .find(|offer| offer == version)
+                .or_else(|| offered.first())
+                .ok_or_else(|| format!("{name}: the mirror has none"))?;
+            if taken != version {
+                say(&format!(
+                    "parts: {name} {taken} is taken, since {version} is gone from the mirror"
+                ));
+            }
+            wanted.push(format!("{name}={taken}"));
+        }
+        let download = tempfile::tempdir_in(folder.parent().unwrap()).map_err(io)?;
+        run(self
+            .command("apt-get")
+            .current_dir(download.path())
+            .args(["--quiet", "download"])
+            .args(wanted))?;
+        for file in fs::read_dir(download.path()).map_err(io)? {
+            let file = file.map_err(io)?.path();
+            run(Command::new("dpkg-deb").arg("-x").args([&file, folder]))?;
+        }
+        Ok(())
     }
 
     /// The pinned version where both packages have it, else the newest of the branch that both have.
@@ -115,7 +161,7 @@ impl Apt {
             fs::create_dir_all(self.folder.join(folder)).map_err(io)?;
         }
         fs::write(self.folder.join("status"), "").map_err(io)?;
-        let source = source()?;
+        let source = source(self.component)?;
         fs::write(self.folder.join("sources/parts.sources"), source).map_err(io)?;
         // The machine's way to the mirror (a proxy, say) is kept; its hooks, which clean the machine's own cache, are not.
         let mut config: String = run(Command::new("apt-config").arg("dump"))?
@@ -145,7 +191,7 @@ impl Apt {
 }
 
 /// The machine's source of Debian's archive, as a stanza for the releases and the component that are wanted.
-fn source() -> Result<String, String> {
+fn source(component: &str) -> Result<String, String> {
     let listed = fs::read_dir("/etc/apt/sources.list.d")
         .into_iter()
         .flatten();
@@ -155,8 +201,10 @@ fn source() -> Result<String, String> {
     let found = files.iter().find_map(|file| {
         let text = fs::read_to_string(file).ok()?;
         match file.extension()?.to_str()? {
-            "sources" => text.split("\n\n").find_map(of_stanza),
-            "list" => text.lines().find_map(of_line),
+            "sources" => text
+                .split("\n\n")
+                .find_map(|stanza| of_stanza(component, stanza)),
+            "list" => text.lines().find_map(|line| of_line(component, line)),
             _ => None,
         }
     });
@@ -164,7 +212,7 @@ fn source() -> Result<String, String> {
 }
 
 /// `URIs`, `Signed-By` and the like of a stanza that is Debian's main archive, with the rest said anew.
-fn of_stanza(stanza: &str) -> Option<String> {
+fn of_stanza(component: &str, stanza: &str) -> Option<String> {
     let mut fields: Vec<(String, String)> = Vec::new();
     for line in stanza.lines().filter(|line| !line.starts_with('#')) {
         match line.split_once(':') {
@@ -191,7 +239,7 @@ fn of_stanza(stanza: &str) -> Option<String> {
     let kept = fields
         .iter()
         .filter(|(name, _)| matches!(name.as_str(), "uris" | "signed-by" | "trusted"));
-    let mut stanza = format!("Types: deb\nSuites: {RELEASES}\nComponents: {COMPONENT}\n");
+    let mut stanza = format!("Types: deb\nSuites: {RELEASES}\nComponents: {component}\n");
     for (name, value) in kept {
         let _ = writeln!(stanza, "{name}: {value}");
     }
@@ -199,7 +247,7 @@ fn of_stanza(stanza: &str) -> Option<String> {
 }
 
 /// The same of a line: `deb [signed-by=FILE] URI SUITE COMPONENT...`.
-fn of_line(line: &str) -> Option<String> {
+fn of_line(component: &str, line: &str) -> Option<String> {
     let rest = line.trim().strip_prefix("deb ")?.trim_start();
     let (options, rest) = match rest.strip_prefix('[') {
         Some(rest) => rest.split_once(']')?,
@@ -211,7 +259,7 @@ fn of_line(line: &str) -> Option<String> {
         return None;
     }
     let mut stanza =
-        format!("types: deb\nsuites: {RELEASES}\ncomponents: {COMPONENT}\nuris: {uri}\n");
+        format!("types: deb\nsuites: {RELEASES}\ncomponents: {component}\nuris: {uri}\n");
     for (name, value) in options.split_whitespace().filter_map(|o| o.split_once('=')) {
         if matches!(name, "signed-by" | "trusted") {
             let _ = writeln!(stanza, "{name}: {value}");

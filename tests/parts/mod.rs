@@ -151,6 +151,45 @@ pub fn all() -> Option<&'static Parts> {
     }
 }
 
+/// Debian's `ROCm`, as far as it runs without a GPU: HIP, HSA and rocminfo, with what they need that a machine may not have.
+const ROCM: [(&str, &str); 14] = [
+    ("libamdhip64-5", "5.2.3-8"),
+    ("libamd-comgr2", "5.2.3-2"),
+    ("libhsa-runtime64-1", "5.2.3-3"),
+    ("libhsakmt1", "5.2.3+dfsg-1"),
+    ("libllvm15", "1:15.0.6-4+b1"),
+    ("rocminfo", "5.2.3-2"),
+    ("libnuma1", "2.0.16-1"),
+    ("libdrm-amdgpu1", "2.4.114-1+b1"),
+    ("libxml2", "2.9.14+dfsg-1.3~deb12u6"),
+    ("libz3-4", "4.8.12-3.1"),
+    ("libedit2", "3.1-20221030-2"),
+    ("libbsd0", "0.11.7-2"),
+    ("libmd0", "1.0.4-2"),
+    ("libicu72", "72.1-3+deb12u1"),
+];
+
+/// The folder with Debian's `ROCm`, 60 MB to fetch. `None` as with [`all`].
+pub fn rocm() -> Option<PathBuf> {
+    let fetched = store().and_then(|(store, _lock)| {
+        if !cfg!(target_arch = "x86_64") {
+            return Err("they are fetched for x86_64 only".to_owned());
+        }
+        let place = store.join("rocm-5.2.3");
+        complete(&place, |folder| {
+            apt::Apt::main(&store.join("apt-main")).fetch_all(&ROCM, folder)
+        })?;
+        Ok(place)
+    });
+    match fetched {
+        Ok(place) => Some(place),
+        Err(why) => {
+            not_run(&format!("Debian's parts of ROCm cannot be had: {why}"));
+            None
+        }
+    }
+}
+
 /// The compilers of PTX of the drivers, 10 to 15 MB each: version of the driver, and the library. `None` as with [`all`].
 pub fn ptx_compilers() -> Option<Vec<(String, PathBuf)>> {
     let fetched = store().and_then(|(store, _lock)| {

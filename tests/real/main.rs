@@ -12,6 +12,7 @@
     reason = "test code: it lays out folders and starts programs; what is not as described has to stop the test"
 )]
 
+mod amd;
 mod application;
 mod grid;
 mod headers;

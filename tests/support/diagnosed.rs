@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use gpudoctor::cli::FailOn;
 use gpudoctor::diagnosis::{Diagnosis, Options, Status, diagnose};
-use gpudoctor::facts::{DeviceNode, Facts, Reading};
+use gpudoctor::facts::{DeviceNode, Facts, Reading, RenderNode};
 use gpudoctor::finding::Severity;
 use gpudoctor::matrix::Matrix;
 use gpudoctor::probe::vendor::Launcher;
@@ -194,7 +194,8 @@ fn complete(facts: &mut Facts, sysroot: &Sysroot, laid: &Laid) {
         .filter(|node| is_read(&node.path))
         .cloned()
         .collect();
-    let groups: Vec<u32> = nodes
+    let groups: Vec<u32> = laid
+        .nodes
         .iter()
         .map(|node| node.gid)
         .chain(laid.user.groups.iter().copied())
@@ -206,6 +207,25 @@ fn complete(facts: &mut Facts, sysroot: &Sysroot, laid: &Laid) {
         names
     });
     facts.driver.nodes = Reading::present(nodes, "/dev");
+    for node in &laid.nodes {
+        let fact = || Reading::present(node.clone(), &node.path);
+        if node.path == "/dev/kfd" {
+            facts.amd.kfd = fact();
+        } else if let Some(name) = node.path.strip_prefix("/dev/dri/") {
+            let Reading::Present { value, .. } = &mut facts.drm.render else {
+                panic!("the folder can be listed")
+            };
+            if let Some(known) = value.iter_mut().find(|known| known.name == name) {
+                known.node = fact();
+            } else {
+                value.push(RenderNode {
+                    name: name.to_owned(),
+                    node: fact(),
+                    ..RenderNode::default()
+                });
+            }
+        }
+    }
     for (path, reading) in [
         (
             "/run/nvidia-persistenced/socket",

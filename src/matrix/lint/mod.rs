@@ -8,6 +8,7 @@ mod frameworks;
 mod gpus;
 mod libraries;
 mod platforms;
+mod rocm;
 #[cfg(test)]
 mod tests;
 
@@ -34,6 +35,7 @@ pub fn lint(matrix: &Matrix) -> Vec<String> {
     platforms::check(&mut report);
     libraries::check(&mut report);
     frameworks::check(&mut report);
+    rocm::check(&mut report);
     report.problems
 }
 
@@ -171,6 +173,7 @@ pub(super) const VERSION_CELLS: &[&str] = &[
     "newest_python",
     "onnxruntime",
     "ptx",
+    "rocm",
     "tensorrt",
     "tensorrt_llm",
     "toolkit",

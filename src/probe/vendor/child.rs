@@ -102,6 +102,12 @@ fn answer(ask: &Ask, mut session: Session) {
         LibraryKind::Cudart => session.with_library(ask, |session, library| {
             session.cudart(library, &ask.path, init);
         }),
+        LibraryKind::Hip => session.with_library(ask, |session, library| {
+            session.hip(library, init);
+        }),
+        LibraryKind::Hsa => session.with_library(ask, |session, library| {
+            session.hsa(library, init);
+        }),
         LibraryKind::Nodes if init => session.nodes(&ask.nodes),
         LibraryKind::Nodes => {}
     }
@@ -395,6 +401,29 @@ impl Session {
                 f.call()
             });
         }
+    }
+
+    /// Every call of HIP initialises it, those for a version as well.
+    fn hip(&mut self, library: &'static Loaded, init: bool) {
+        if init {
+            for version in [&dl::HIP_RUNTIME_GET_VERSION, &dl::HIP_DRIVER_GET_VERSION] {
+                self.get(library, version, Made::Once, |f| f.call());
+            }
+            self.get(library, &dl::HIP_GET_DEVICE_COUNT, Made::Once, |f| f.call());
+        }
+    }
+
+    fn hsa(&mut self, library: &'static Loaded, init: bool) {
+        if !init
+            || self
+                .get(library, &dl::HSA_INIT, Made::Once, |f| (f.call(), ()))
+                .is_none()
+        {
+            return;
+        }
+        self.get(library, &dl::HSA_SYSTEM_GET_INFO, Made::Once, |f| {
+            f.call_version()
+        });
     }
 
     fn nodes(&mut self, nodes: &[String]) {

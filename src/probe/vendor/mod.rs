@@ -48,6 +48,10 @@ pub enum LibraryKind {
     Nvml,
     /// libcudart: version, version of the driver, number of GPUs.
     Cudart,
+    /// libamdhip64: versions, number of GPUs.
+    Hip,
+    /// libhsa-runtime64: `hsa_init`, version.
+    Hsa,
     /// `open()` of device nodes.
     Nodes,
     /// libnvidia-ml: the sensors of the GPUs, again and again.

@@ -59,6 +59,17 @@ fn is_static(host: &Host) -> bool {
     host.args.iter().any(|arg| arg == "--static")
 }
 
+/// Whether a node is one of the DRM subsystem, or AMD's.
+fn is_drm(path: &str) -> bool {
+    path == "/dev/kfd" || path.starts_with("/dev/dri/")
+}
+
+/// Whether `/proc/modules` lists a module.
+fn has_module(host: &Host, name: &str) -> bool {
+    let modules = host.files.get("/proc/modules");
+    modules.is_some_and(|text| text.lines().any(|l| l.split(' ').next() == Some(name)))
+}
+
 /// Whether every GPU that the driver lists sleeps: then nobody wakes it.
 fn all_asleep(host: &Host) -> bool {
     let mut addresses = gpus::listed(host).peekable();
@@ -86,10 +97,14 @@ pub fn vendor(
             libcuda_unhidden: Reading::unreadable(none()),
             libnvidia_ml: Reading::unreadable(none()),
             cudart: Reading::unreadable(none()),
+            hip: Reading::unreadable(none()),
+            hsa: Reading::unreadable(none()),
             opens: Reading::unreadable(none()),
+            drm_opens: Reading::unreadable(none()),
             confined: Reading::unreadable(none()),
         };
     }
+    let tree = loader.tree;
     let made = calls == Calls::Made;
     let driver = match loader.open(LIBCUDA) {
         Loaded::File(path) => Some(Cuda::of(host, described(loader, host, &path))),
@@ -129,10 +144,18 @@ pub fn vendor(
         } else {
             Reading::present(cudart, "the runtimes that are reached")
         },
+        // No library of ROCm is called where nothing can be loaded: what it would answer is in no description.
+        hip: Reading::unreadable("not asked"),
+        hsa: Reading::unreadable("not asked"),
         opens: if made {
-            Reading::present(opens(host, user), "open()")
+            Reading::present(opens(host, user, |path| !is_drm(path)), "open()")
         } else {
             Reading::unreadable("not opened: no driver seems loaded")
+        },
+        drm_opens: if tree.resolve("/sys/module/amdgpu").is_some() || has_module(host, "amdgpu") {
+            Reading::present(opens(host, user, is_drm), "open()")
+        } else {
+            Reading::unreadable("not opened: no driver for them seems loaded")
         },
         confined: Reading::present(
             Confinement {
@@ -229,9 +252,9 @@ fn file_name(path: &str) -> &str {
 
 /// What opening the nodes answers: what the host says; else what the mode bits say. Nodes of MIG capabilities are
 /// opened by nobody who only looks.
-fn opens(host: &Host, user: &User) -> Vec<OpenAnswer> {
+fn opens(host: &Host, user: &User, wanted: impl Fn(&str) -> bool) -> Vec<OpenAnswer> {
     let mut answers = Vec::new();
-    for node in &host.nodes {
+    for node in host.nodes.iter().filter(|node| wanted(&node.path)) {
         let fact = node.fact();
         let result = match host.open.get(&node.path) {
             Some(told) => told.as_str(),

@@ -1,0 +1,357 @@
+//! Questions that rules ask of AMD's stack, and the one that all vendors share: whose stack the consumer runs on. Pure look-ups.
+
+use crate::facts::{
+    ConsumerKind, DeviceNode, KfdNode, PciDevice, ReachedBy, Reading, RenderNode, RocmLibrary,
+    Vendor,
+};
+use crate::rules::Ctx;
+use crate::rules::stack::PASSTHROUGH_HOLDERS;
+use crate::version::Version;
+
+/// What makes `ROCm` matter here.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(in crate::rules) struct Wants {
+    /// `torch 2.8.0+rocm6.4`.
+    pub(in crate::rules) what: String,
+    /// Where that was read.
+    pub(in crate::rules) source: String,
+    /// Whether it is the consumer's own: what it runs is built for `ROCm`. Else a release is installed on the machine.
+    pub(in crate::rules) own: bool,
+}
+
+/// Distributions that are of use on AMD's GPUs alone, by the start of their names.
+const BUILT_FOR_ROCM: [&str; 7] = [
+    "tensorflow-rocm",
+    "onnxruntime-rocm",
+    "onnxruntime-migraphx",
+    "cupy-rocm",
+    "jax-rocm",
+    "pytorch-triton-rocm",
+    "rocm-sdk-core",
+];
+
+impl Ctx<'_> {
+    /// Whose stack the consumer runs on: (1) what it is built for, (2) where that says nothing, whose stack is installed beside
+    /// whose GPU, (3) whose GPUs alone are here.
+    pub fn vendor(&self) -> Option<Vendor> {
+        if self.wants_rocm().is_some_and(|wants| wants.own) {
+            return Some(Vendor::Amd);
+        }
+        let consumer = &self.facts.consumer;
+        let own = [
+            ReachedBy::Environment,
+            ReachedBy::Program,
+            ReachedBy::Process,
+        ];
+        let cudart = self.facts.runtime.cudart.items().iter();
+        let mut cudart = cudart.flat_map(|copy| &copy.reached_by);
+        if consumer.torch_cuda.is_present() || cudart.any(|by| own.contains(by)) {
+            return Some(Vendor::Nvidia);
+        }
+        if self.module_loaded() == Some(true) && self.gpus().next().is_some() {
+            return Some(Vendor::Nvidia);
+        }
+        if self.amd_gpus().next().is_some() && self.wants_rocm().is_some() {
+            return Some(Vendor::Amd);
+        }
+        if self.in_wsl() || self.on_tegra() || self.facts.driver.libcuda.is_present() {
+            return Some(Vendor::Nvidia);
+        }
+        let mut here: Vec<Vendor> = self
+            .facts
+            .hardware
+            .pci
+            .items()
+            .iter()
+            .filter_map(PciDevice::gpu_of)
+            .collect();
+        here.sort_unstable();
+        here.dedup();
+        match here[..] {
+            [vendor] => Some(vendor),
+            [Vendor::Nvidia, ..] => Some(Vendor::Nvidia),
+            _ => None,
+        }
+    }
+
+    /// AMD's GPUs on the PCI bus, without those that are kept for a virtual machine.
+    pub(in crate::rules) fn amd_gpus(&self) -> impl Iterator<Item = &PciDevice> {
+        let is_kept = |d: &PciDevice| {
+            let holder = d.driver.value().map(String::as_str);
+            holder.is_some_and(|name| PASSTHROUGH_HOLDERS.contains(&name))
+        };
+        let pci = self.facts.hardware.pci.items().iter();
+        pci.filter(move |d| d.is_amd_gpu() && !is_kept(d))
+    }
+
+    /// The GPUs of KFD's topology, in the order in which HIP counts them.
+    pub(in crate::rules) fn kfd_gpus(&self) -> Vec<&KfdNode> {
+        let nodes = self.facts.amd.topology.items().iter();
+        nodes.filter(|node| node.is_gpu()).collect()
+    }
+
+    /// A GPU's name for a sentence: libdrm's, else its PCI id; with its instruction set where KFD tells.
+    pub fn amd_name(&self, device: &PciDevice) -> String {
+        let name = self.facts.amd.names.get(&device.address).cloned();
+        let name = name.unwrap_or_else(|| format!("AMD GPU {}", device.id()));
+        match self.kfd_node_of(device).and_then(KfdNode::target) {
+            Some(target) => format!("{name} ({target})"),
+            None => name,
+        }
+    }
+
+    /// KFD's node of a device.
+    pub(in crate::rules) fn kfd_node_of(&self, device: &PciDevice) -> Option<&KfdNode> {
+        let mut nodes = self.kfd_gpus().into_iter();
+        nodes.find(|node| node.address().as_ref() == Some(&device.address))
+    }
+
+    /// The device of a node of KFD's.
+    pub(in crate::rules) fn device_of(&self, node: &KfdNode) -> Option<&PciDevice> {
+        let address = node.address()?;
+        let mut pci = self.facts.hardware.pci.items().iter();
+        pci.find(|d| d.address == address)
+    }
+
+    /// The name of a GPU of KFD's: its product and instruction set.
+    pub(in crate::rules) fn kfd_name(&self, node: &KfdNode) -> String {
+        match (self.device_of(node), node.target()) {
+            (Some(device), _) => self.amd_name(device),
+            (None, Some(target)) => format!("AMD GPU ({target})"),
+            (None, None) => format!("GPU {} of KFD", node.node),
+        }
+    }
+
+    /// Whether `amdgpu` drives one of AMD's GPUs here, or is loaded.
+    pub fn amdgpu_loaded(&self) -> Option<bool> {
+        let bound = |d: &PciDevice| d.driver.value().is_some_and(|name| name == "amdgpu");
+        if self.amd_gpus().any(bound) || self.facts.amd.topology.is_present() {
+            return Some(true);
+        }
+        self.facts.driver.has_module("amdgpu")
+    }
+
+    /// The copies of a library of `ROCm` that the consumer gets: of a process or program its own, of an environment what it
+    /// brings, else what the loader finds.
+    pub(in crate::rules) fn rocm_libraries(&self, name: &str) -> Vec<&RocmLibrary> {
+        let all = self.facts.amd.libraries.items();
+        let by = |by: ReachedBy| -> Vec<&RocmLibrary> {
+            let copies = all.iter().filter(|copy| copy.name == name);
+            copies
+                .filter(|copy| copy.reached_by.contains(&by))
+                .collect()
+        };
+        let own = [
+            ReachedBy::Process,
+            ReachedBy::Program,
+            ReachedBy::Environment,
+        ];
+        let found = own.into_iter().map(by).find(|copies| !copies.is_empty());
+        found.unwrap_or_else(|| {
+            let copies = all.iter().filter(|copy| copy.name == name);
+            copies.filter(|copy| copy.is_reached()).collect()
+        })
+    }
+
+    /// What makes `ROCm` matter: (1) the program or process that was named uses it, (2) the environment holds a framework that
+    /// is built for it, (3) a release of it is on the loader's path.
+    pub(in crate::rules) fn wants_rocm(&self) -> Option<Wants> {
+        let own = |what: String, source: &str| Wants {
+            what,
+            source: source.to_owned(),
+            own: true,
+        };
+        let libraries = self.facts.amd.libraries.items();
+        let used = libraries.iter().find(|copy| {
+            let by = &copy.reached_by;
+            by.contains(&ReachedBy::Program) || by.contains(&ReachedBy::Process)
+        });
+        if let Some(copy) = used {
+            let what = format!("{}, which uses {}", self.facts.consumer.what, copy.name);
+            return Some(own(what, &copy.path));
+        }
+        let torch = self.framework("torch");
+        if let Some((torch, hip)) = torch.and_then(|torch| Some((torch, torch.hip.value()?))) {
+            let what = match torch.version.value() {
+                Some(version) if version.contains("rocm") => format!("torch {version}"),
+                Some(version) => format!("torch {version} for ROCm {hip}"),
+                None => format!("torch for ROCm {hip}"),
+            };
+            return Some(own(what, torch.hip.source()));
+        }
+        let distributions = self.facts.python.distributions.items().iter();
+        let mut distributions =
+            distributions.filter(|d| BUILT_FOR_ROCM.iter().any(|start| d.name.starts_with(start)));
+        if let Some(found) = distributions.next() {
+            let what = format!("{} {}", found.name, found.version);
+            return Some(own(what, &found.metadata));
+        }
+        if self.expect_gpu && self.is_of_amd_alone() {
+            return Some(Wants {
+                what: "--expect-gpu".to_owned(),
+                source: "the command line".to_owned(),
+                own: false,
+            });
+        }
+        // What another consumer would get says nothing of this one.
+        if self.facts.consumer.kind == ConsumerKind::Process {
+            return None;
+        }
+        let installed = libraries
+            .iter()
+            .filter(|copy| ["libamdhip64", "libhsa-runtime64"].contains(&copy.name.as_str()))
+            .find(|copy| copy.is_reached());
+        let installed = installed.map(|copy| {
+            let what = match self.rocm_release() {
+                Some((version, _)) => format!("ROCm {version}"),
+                None => copy.name.clone(),
+            };
+            (what, copy.path.clone())
+        });
+        let (what, source) = installed.or_else(|| {
+            let release = self.facts.amd.releases.items().first()?;
+            let what = match release.version.value() {
+                Some(version) => format!("ROCm {version}"),
+                None => "ROCm".to_owned(),
+            };
+            Some((what, release.path.clone()))
+        })?;
+        Some(Wants {
+            what,
+            source,
+            own: false,
+        })
+    }
+
+    /// The release of `ROCm` that the consumer gets: (1) of its libhsa-runtime64 or libamdhip64, (2) of the torch that brings
+    /// them, (3) the only one on disk.
+    pub(in crate::rules) fn rocm_release(&self) -> Option<(Version, String)> {
+        for name in ["libamdhip64", "libhsa-runtime64"] {
+            let copies = self.rocm_libraries(name);
+            let told = copies.iter().find_map(|copy| {
+                let version = copy.release.value()?;
+                Some((version.clone(), copy.real_path.clone()))
+            });
+            if told.is_some() {
+                return told;
+            }
+        }
+        let torch = self.framework("torch");
+        let hip = torch.and_then(|torch| Some((torch.hip.value()?, torch.hip.source())));
+        if let Some((version, source)) = hip {
+            return Some((version.clone(), source.to_owned()));
+        }
+        match self.facts.amd.releases.items() {
+            [one] => Some((one.version.value()?.clone(), one.path.clone())),
+            _ => None,
+        }
+    }
+
+    /// The render node of a GPU.
+    pub(in crate::rules) fn render_of(&self, device: &PciDevice) -> Option<&RenderNode> {
+        let by_kfd = self.kfd_node_of(device).and_then(KfdNode::render_node);
+        let mut render = self.facts.drm.render.items().iter();
+        render.find(|node| {
+            node.address.value() == Some(&device.address) || by_kfd == Some(node.path())
+        })
+    }
+
+    /// The nodes in `/dev` that computing on AMD's GPUs needs, those that are there: `/dev/kfd` and a render node a GPU.
+    pub(in crate::rules) fn amd_nodes(&self) -> Vec<&DeviceNode> {
+        let render = self
+            .amd_gpus()
+            .filter_map(|gpu| self.render_of(gpu)?.node.value());
+        self.facts
+            .amd
+            .kfd
+            .value()
+            .into_iter()
+            .chain(render)
+            .collect()
+    }
+
+    /// What `open()` of one of these nodes answered: `ok` or an errno name.
+    pub(in crate::rules) fn drm_open(&self, path: &str) -> Option<&str> {
+        let opens = self.facts.vendor.drm_opens.items().iter();
+        let mut opens = opens.filter(|open| open.path == path);
+        opens.next().map(|open| open.result.as_str())
+    }
+
+    /// The driver of AMD's GPUs in words: `amdgpu 6.12.12`, `amdgpu of the kernel`.
+    pub fn amdgpu_in_words(&self) -> Option<String> {
+        if self.amdgpu_loaded() != Some(true) || self.amd_gpus().next().is_none() {
+            return None;
+        }
+        Some(match &self.facts.amd.module_version {
+            Reading::Present { value, .. } => format!("amdgpu {value}"),
+            _ => "amdgpu of the kernel".to_owned(),
+        })
+    }
+
+    /// Whether GPUs of AMD are the only ones here, by the bus.
+    pub(in crate::rules) fn is_of_amd_alone(&self) -> bool {
+        let pci = self.facts.hardware.pci.items().iter();
+        let mut vendors = pci.filter_map(PciDevice::gpu_of).peekable();
+        vendors.peek().is_some()
+            && vendors.all(|vendor| vendor == Vendor::Amd)
+            && self.module_loaded() != Some(true)
+    }
+
+    /// Whether a GPU of AMD is here.
+    pub fn amd_is_here(&self) -> bool {
+        let mut pci = self.facts.hardware.pci.items().iter();
+        pci.any(PciDevice::is_amd_gpu)
+    }
+
+    /// What runs on AMD's GPUs, in words: `torch 2.8.0+rocm6.4`, `ROCm 6.4.1`.
+    pub fn rocm_in_words(&self) -> Option<String> {
+        self.wants_rocm().map(|wants| wants.what)
+    }
+
+    /// rocBLAS as the consumer gets it, in words: `rocBLAS 4.4`.
+    pub fn rocblas_in_words(&self) -> Vec<String> {
+        let copies = self.rocm_libraries("librocblas");
+        let version = |copy: &&RocmLibrary| copy.version.value().map(Version::major_minor);
+        copies
+            .first()
+            .map_or_else(Vec::new, |copy| match version(copy) {
+                Some(version) => vec![format!("rocBLAS {version}")],
+                None => vec!["rocBLAS".to_owned()],
+            })
+    }
+
+    /// `ROCm` as the consumer gets it, in words: `HIP 6.4`, `HIP of ROCm 6.4`.
+    pub fn hip_in_words(&self) -> Option<String> {
+        let answered = self.facts.vendor.hip.value();
+        let answered = answered.and_then(|a| a.number("hipRuntimeGetVersion"));
+        if let Some(version) = answered.and_then(hip_version) {
+            return Some(format!("HIP {version}"));
+        }
+        let copy = *self.rocm_libraries("libamdhip64").first()?;
+        let version = copy.version.value().map(Version::major_minor);
+        Some(match (version, self.rocm_release()) {
+            (Some(version), _) => format!("HIP {version}"),
+            (None, Some((release, _))) => format!("HIP of ROCm {}", release.major_minor()),
+            (None, None) => "HIP".to_owned(),
+        })
+    }
+}
+
+/// A version as HIP's calls give it: 50221153 is 5.2.21153 (`hip_version.h`: major * 10 000 000 + minor * 100 000 + patch).
+pub(in crate::rules) fn hip_version(number: i64) -> Option<Version> {
+    let (major, rest) = (number / 10_000_000, number % 10_000_000);
+    (number > 0)
+        .then(|| format!("{major}.{}.{}", rest / 100_000, rest % 100_000))
+        .and_then(|text| Version::parse(&text))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_version_as_hip_counts() {
+        assert_eq!(hip_version(50_221_153).unwrap().to_string(), "5.2.21153");
+        assert_eq!(hip_version(0), None);
+    }
+}
