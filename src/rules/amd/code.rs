@@ -6,7 +6,7 @@ use crate::facts::{Framework, KernelFolder, KfdNode, Layer, PciDevice, ReachedBy
 use crate::finding::{Finding, Fix, Severity};
 use crate::gfx::GfxTarget;
 use crate::rules::stack::in_words;
-use crate::rules::{Ctx, Outcome};
+use crate::rules::{Ctx, Outcome, missing};
 
 /// A folder of rocBLAS without kernels for GPUs that the consumer sees.
 struct Lacking<'a> {
@@ -94,6 +94,9 @@ impl Ctx<'_> {
 
 /// rocBLAS brings no kernels for a GPU that the consumer sees.
 pub(super) fn rocblas_no_kernels(ctx: &Ctx<'_>) -> Outcome {
+    if let Some(reason) = missing("environment variables", &ctx.facts.environment) {
+        return lacking(ctx).map_or(Outcome::Clean, |_| Outcome::unknown(reason));
+    }
     match lacking(ctx).filter(|lacking| !is_of_framework(lacking.folder)) {
         Some(lacking) => Outcome::found([without_kernels(
             ctx,
@@ -108,6 +111,9 @@ pub(super) fn rocblas_no_kernels(ctx: &Ctx<'_>) -> Outcome {
 
 /// The rocBLAS that a framework brings has none: what it was built for is what AMD's GPUs of that list are.
 pub(super) fn framework_rocm_gfx_missing(ctx: &Ctx<'_>) -> Outcome {
+    if let Some(reason) = missing("environment variables", &ctx.facts.environment) {
+        return lacking(ctx).map_or(Outcome::Clean, |_| Outcome::unknown(reason));
+    }
     let Some(lacking) = lacking(ctx).filter(|lacking| is_of_framework(lacking.folder)) else {
         return Outcome::Clean;
     };

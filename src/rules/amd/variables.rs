@@ -108,6 +108,10 @@ pub(super) fn hides_all(ctx: &Ctx<'_>) -> Outcome {
 
 /// The GPU that is part of the processor comes first, and programs take the first.
 pub(super) fn integrated_gpu_first(ctx: &Ctx<'_>) -> Outcome {
+    // A variable that was not seen may choose.
+    if ctx.facts.environment.is_unreadable() {
+        return Outcome::Clean;
+    }
     if !matters(ctx) || of_rocr(ctx).is_some() || of_hip(ctx).is_some() {
         return Outcome::Clean;
     }
