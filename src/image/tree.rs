@@ -652,7 +652,7 @@ mod tests {
     #[test]
     fn many_members_are_refused_and_much_hiding_too() {
         let mut tree = tree(&[&[]]);
-        let refused = (0..MAX_MEMBERS + 1).find_map(|n| tree.add(&file(&format!("f/{n}"))).err());
+        let refused = (0..=MAX_MEMBERS).find_map(|n| tree.add(&file(&format!("f/{n}"))).err());
         assert!(matches!(refused, Some(Refused::Image(_))));
         tree.add_layer(Arc::new(Vec::<u8>::new()));
         let hide = file(".wh..wh..opq");
