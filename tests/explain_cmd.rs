@@ -192,8 +192,8 @@ fn the_answer_comes_first() {
         ("code=209", "framework: "),
         ("(err 999)", "driver: "),
         (
-            "rc=-30",
-            "nothing is known about `rc=-30`: -30 is no known code of it; from Linux it would be: Read-only",
+            "rc=-110",
+            "nothing is known about `rc=-110`: -110 is no known code of it; from Linux it would be: Connection timed out",
         ),
         (
             "nothing that is known",

@@ -15,7 +15,7 @@ use gpudoctor::redact::{self, Secrets};
 use gpudoctor::report::markdown::{self, MOST_CHARACTERS};
 use gpudoctor::report::{Report, json, text};
 use pulldown_cmark::{Event, Parser, Tag};
-use support::diagnosed::{all, matrix};
+use support::diagnosed::{all, expects_gpu, matrix};
 
 fn markdown_of(facts: &Facts, diagnosis: &Diagnosis) -> String {
     markdown::render(&Report {
@@ -75,8 +75,10 @@ const PLANTED: [&str; 9] = [
 /// The facts with private things in every kind of place, redacted as a user of this name would have them redacted.
 fn planted(facts: &Facts, user: &str) -> Facts {
     let mut facts = facts.clone();
+    let version = facts.system.kernel_version.value().cloned();
+    let version = version.unwrap_or_else(|| "Linux version 6.8.0".to_owned());
     facts.system.kernel_version = Reading::present(
-        "Linux version 6.8.0 (buildmaster@farm-3) (gcc 13)".to_owned(),
+        format!("{version} (buildmaster@farm-3) (gcc 13)"),
         "/proc/version",
     );
     let lines = [
@@ -111,7 +113,11 @@ fn nothing_private_is_in_any_format_and_no_word_is_damaged() {
         let case = &host.host.case;
         for user in ["root", "gpu", "cuda", "a"] {
             let facts = planted(&host.facts, user);
-            let diagnosis = diagnose(&facts, matrix(), &Options::default());
+            let options = Options {
+                expect_gpu: expects_gpu(&host.host),
+                ..Options::default()
+            };
+            let diagnosis = diagnose(&facts, matrix(), &options);
             let report = Report {
                 facts: &facts,
                 matrix: matrix(),

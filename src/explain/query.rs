@@ -346,9 +346,15 @@ pub fn code_in(line: &str) -> Asked {
             asked = true;
             continue;
         }
+        // What is left of an arrow.
+        if word.chars().all(|c| c == '-') {
+            continue;
+        }
         // A number in brackets at the end is one as well: `unknown error (999)`.
         let last = at + 1 == all.len() && line.trim_end().ends_with([')', ']']);
         match whole(word) {
+            // What a function is called with is no answer of it.
+            Some(_) if !last && is_argument(line, word) => asked = false,
             Some(value) if asked || last => {
                 found = Some(value);
                 break;
@@ -364,6 +370,22 @@ pub fn code_in(line: &str) -> Asked {
         Asked::UnknownCode(_) if domain.is_none() => Asked::Text,
         other => other,
     }
+}
+
+/// Whether a word of a line stands right behind a function and its bracket: the `1` of `cudaMalloc(1 GiB)`.
+fn is_argument(line: &str, word: &str) -> bool {
+    let at = (word.as_ptr() as usize).checked_sub(line.as_ptr() as usize);
+    let before = at.and_then(|at| line.get(..at));
+    let Some(called) = before.and_then(|text| text.strip_suffix('(')) else {
+        return false;
+    };
+    let name = words(called).last().filter(|name| called.ends_with(name));
+    name.is_some_and(|name| {
+        domain(name).is_some()
+            && !DOMAINS
+                .iter()
+                .any(|(known, _)| known.eq_ignore_ascii_case(name))
+    })
 }
 
 /// A whole number, decimal or hexadecimal.
@@ -433,7 +455,7 @@ mod tests {
             ("NVML_SUCCESS", "success"),
             ("cudasuccess", "success"),
             ("xid 0", "?"),
-            ("rc=-30", "?"),
+            ("rc=-110", "?"),
             ("", "text"),
         ] {
             assert_eq!(ids(question).first(), Some(&first), "{question}");

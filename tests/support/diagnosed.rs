@@ -98,7 +98,7 @@ pub fn judge(facts: &Facts, expect_gpu: bool) -> Diagnosis {
 }
 
 /// Whether the run of a host demands a GPU.
-fn expects_gpu(host: &Host) -> bool {
+pub fn expects_gpu(host: &Host) -> bool {
     host.args.iter().any(|arg| arg == "--expect-gpu")
 }
 
