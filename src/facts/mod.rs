@@ -12,6 +12,7 @@ mod drm;
 mod framework;
 mod gpus;
 mod hardware;
+mod icd;
 mod libraries;
 mod python;
 mod runtime;
@@ -29,6 +30,7 @@ pub use drm::*;
 pub use framework::*;
 pub use gpus::*;
 pub use hardware::*;
+pub use icd::*;
 pub use libraries::*;
 pub use python::*;
 pub use runtime::*;
@@ -287,6 +289,8 @@ pub struct Facts {
     pub drm: DrmFacts,
     /// AMD's stack.
     pub amd: AmdFacts,
+    /// Drivers of Vulkan and OpenCL.
+    pub icd: IcdFacts,
     /// The container that this runs in, and what a host has to start containers with.
     pub container: ContainerFacts,
     /// CUDA runtimes.

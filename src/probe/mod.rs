@@ -16,6 +16,7 @@ mod environment;
 mod framework;
 pub mod gpus;
 mod hardware;
+mod icd;
 mod libraries;
 mod loader;
 pub mod resolve;
@@ -219,6 +220,7 @@ pub fn take(request: &Request) -> Facts {
         )
     });
     let asked = ask::start(request, &facts, calls);
+    facts.icd = guarded(&mut problems, "icd", || icd::probe(sysroot, &loader, &env));
 
     facts.python = guarded(&mut problems, "python", || {
         distributions::probe(sysroot, &facts.consumer, &sites, named)

@@ -10,6 +10,7 @@ mod expected;
 mod framework;
 mod gpu_state;
 mod hardware;
+mod icd;
 mod installed;
 mod libraries;
 mod runtime;
@@ -200,6 +201,7 @@ pub fn all() -> impl Iterator<Item = &'static Rule> {
             application::RULES,
             toolchain::RULES,
             amd::RULES,
+            icd::RULES,
         ]
         .into_iter()
         .flatten()
