@@ -64,7 +64,7 @@ impl Ctx<'_> {
     }
 
     /// The name of a GPU of any vendor.
-    pub(super) fn name_of(&self, device: &PciDevice) -> String {
+    pub fn name_of(&self, device: &PciDevice) -> String {
         match device.gpu_of() {
             Some(Vendor::Amd) => self.amd_name(device),
             Some(Vendor::Intel) => format!("Intel GPU {}", device.id()),
