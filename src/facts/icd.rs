@@ -1,4 +1,4 @@
-//! The drivers that the loaders of Vulkan and OpenCL are told of, and the library that each of them leads to.
+//! The drivers that the loaders of Vulkan and `OpenCL` are told of, and the library that each of them leads to.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -11,7 +11,7 @@ use super::{FileKind, Reading};
 pub struct IcdFacts {
     /// Manifests that Vulkan's loader reads, in its order.
     pub vulkan: Reading<Vec<Icd>>,
-    /// Files that OpenCL's loader reads.
+    /// Files that `OpenCL`'s loader reads.
     pub opencl: Reading<Vec<Icd>>,
 }
 
@@ -37,11 +37,10 @@ impl Icd {
     /// Whether the loader can load it; `None` where that cannot be told.
     pub fn loads(&self) -> Option<bool> {
         match (&self.file, &self.kind) {
-            (Reading::Absent { .. }, _) => Some(false),
             (Reading::Present { .. }, FileKind::Library) => Some(true),
             (Reading::Present { .. }, FileKind::Unreadable(_) | FileKind::Unknown)
             | (Reading::Unreadable { .. }, _) => None,
-            (Reading::Present { .. }, _) => Some(false),
+            (Reading::Present { .. } | Reading::Absent { .. }, _) => Some(false),
         }
     }
 }

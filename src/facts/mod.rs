@@ -293,7 +293,7 @@ pub struct Facts {
     pub amd: AmdFacts,
     /// Intel's stack.
     pub intel: IntelFacts,
-    /// Drivers of Vulkan and OpenCL.
+    /// Drivers of Vulkan and `OpenCL`.
     pub icd: IcdFacts,
     /// The container that this runs in, and what a host has to start containers with.
     pub container: ContainerFacts,

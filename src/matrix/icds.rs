@@ -1,4 +1,4 @@
-//! Drivers of Vulkan and OpenCL: whose GPUs each is for.
+//! Drivers of Vulkan and `OpenCL`: whose GPUs each is for.
 
 use serde::{Deserialize, Serialize};
 

@@ -262,7 +262,7 @@ tables! {
     gfx_overrides: ROCM, "gfx_override", GfxOverride;
     /// Releases of `ROCm` that go with a driver of AMD's packages, oldest first.
     rocm_drivers: ROCM, "rocm_driver", RocmDriver;
-    /// Drivers of Vulkan and OpenCL, by library.
+    /// Drivers of Vulkan and `OpenCL`, by library.
     icds: ICDS, "icd", IcdRow;
 }
 

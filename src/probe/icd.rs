@@ -1,4 +1,4 @@
-//! What the loaders of Vulkan and OpenCL are told of drivers: the files that name a library each, and where that name leads.
+//! What the loaders of Vulkan and `OpenCL` are told of drivers: the files that name a library each, and where that name leads.
 
 use std::collections::BTreeMap;
 
@@ -16,7 +16,7 @@ const VULKAN: [&str; 6] = [
     "/usr/share/vulkan/icd.d",
     "/run/opengl-driver/share/vulkan/icd.d",
 ];
-/// Where OpenCL's loaders look by themselves.
+/// Where `OpenCL`'s loaders look by themselves.
 const OPENCL: &str = "/etc/OpenCL/vendors";
 /// The most files of one kind that are read; Mesa brings about ten.
 const MOST: usize = 64;
@@ -143,12 +143,12 @@ fn vulkan(sysroot: &Sysroot, env: &BTreeMap<String, String>) -> Reading<Vec<Name
     together(all, "vulkan/icd.d in /etc, /usr/share and XDG's folders")
 }
 
-/// Files of OpenCL: those of `OCL_ICD_VENDORS` (a folder, or one file), else of `/etc/OpenCL/vendors`.
+/// Files of `OpenCL`: those of `OCL_ICD_VENDORS` (a folder, or one file), else of `/etc/OpenCL/vendors`.
 fn opencl(sysroot: &Sysroot, env: &BTreeMap<String, String>) -> Reading<Vec<Named>> {
     let name = "OCL_ICD_VENDORS";
     let value = env.get(name).filter(|value| !value.is_empty());
     let all = match value {
-        Some(file) if file.ends_with(".icd") => {
+        Some(file) if file.strip_suffix(".icd").is_some() => {
             let path = if file.starts_with('/') {
                 file.clone()
             } else {

@@ -1,4 +1,4 @@
-//! How the loaders of Vulkan and OpenCL are told of a driver (an "installable client driver"): a small file that names a library.
+//! How the loaders of Vulkan and `OpenCL` are told of a driver (an "installable client driver"): a small file that names a library.
 
 use crate::sysroot::file_name;
 
@@ -23,7 +23,7 @@ pub fn vulkan(text: &str) -> Option<Manifest> {
     })
 }
 
-/// A file of OpenCL: the library is its first line. `None` where that is empty.
+/// A file of `OpenCL`: the library is its first line. `None` where that is empty.
 pub fn opencl(text: &str) -> Option<String> {
     let line = text.lines().next()?.trim();
     (!line.is_empty()).then(|| line.to_owned())

@@ -1,4 +1,4 @@
-//! Rules about the drivers that the loaders of Vulkan and OpenCL are told of: whether the library is there, and whether it is one
+//! Rules about the drivers that the loaders of Vulkan and `OpenCL` are told of: whether the library is there, and whether it is one
 //! for the GPU that is here.
 //!
 //! A machine that computes by CUDA or `ROCm` needs neither: where nothing asks for them, what lacks is a note at most.

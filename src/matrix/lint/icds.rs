@@ -1,4 +1,4 @@
-//! Holds the table of drivers of Vulkan and OpenCL together.
+//! Holds the table of drivers of Vulkan and `OpenCL` together.
 
 use super::Report;
 

@@ -63,34 +63,31 @@ pub(super) fn absent(ctx: &Ctx<'_>) -> Outcome {
         );
     }
     finding = finding.evidence("wants it", wants.what, wants.source);
-    let fix = match blocked {
-        Some((module, (line, place))) => {
-            finding = finding.evidence("configuration", line.clone(), place.clone());
-            if place == "/proc/cmdline" {
-                Fix::at(
-                    Layer::Driver,
-                    format!("take `{line}` off the kernel's command line and reboot"),
-                )
-                .cost("root, reboot")
-            } else {
-                Fix::at(Layer::Driver, format!("take the line `{line}` out of {place}, renew the initramfs and load the module"))
-                    .line(format!("sudo modprobe {module}"))
-                    .cost("root")
-            }
-        }
-        None => {
-            for module in KERNEL_DRIVERS {
-                let loaded = match ctx.facts.driver.has_module(module) {
-                    Some(true) => "loaded",
-                    Some(false) => "not loaded",
-                    None => continue,
-                };
-                finding = finding.evidence(module, loaded, ctx.facts.driver.modules.source());
-            }
-            Fix::at(Layer::Driver, "see in the kernel's log why the GPU is left alone; boot a newer kernel where the GPU is newer than this one")
-                .line("sudo dmesg | grep -iE 'i915|xe '")
+    let fix = if let Some((module, (line, place))) = blocked {
+        finding = finding.evidence("configuration", line.clone(), place.clone());
+        if place == "/proc/cmdline" {
+            let what = format!("take `{line}` off the kernel's command line and reboot");
+            Fix::at(Layer::Driver, what).cost("root, reboot")
+        } else {
+            let what = format!(
+                "take the line `{line}` out of {place}, renew the initramfs and load the module"
+            );
+            Fix::at(Layer::Driver, what)
+                .line(format!("sudo modprobe {module}"))
                 .cost("root")
         }
+    } else {
+        for module in KERNEL_DRIVERS {
+            let loaded = match ctx.facts.driver.has_module(module) {
+                Some(true) => "loaded",
+                Some(false) => "not loaded",
+                None => continue,
+            };
+            finding = finding.evidence(module, loaded, ctx.facts.driver.modules.source());
+        }
+        Fix::at(Layer::Driver, "see in the kernel's log why the GPU is left alone; boot a newer kernel where the GPU is newer than this one")
+            .line("sudo dmesg | grep -iE 'i915|xe '")
+            .cost("root")
     };
     Outcome::found([finding
         .source("Linux kernel: drivers/gpu/drm/i915, drivers/gpu/drm/xe")
