@@ -143,7 +143,10 @@ fn hardware(ctx: &Ctx<'_>) -> (bool, String) {
         };
     }
     match &ctx.facts.hardware.pci {
-        Reading::Present { .. } if !beside.is_empty() => (ctx.amd_is_here(), counted(&beside)),
+        Reading::Present { .. } if !beside.is_empty() => (
+            ctx.amd_is_here() || ctx.xpu_in_words().is_some(),
+            counted(&beside),
+        ),
         Reading::Present { .. } => (false, "no GPU".to_owned()),
         Reading::Absent { .. } => (false, "no PCI bus, no GPU".to_owned()),
         Reading::Unreadable { reason } => (false, format!("not read: {reason}")),
@@ -156,7 +159,7 @@ fn others(ctx: &Ctx<'_>) -> Vec<String> {
     pci.filter_map(|device| match device.gpu_of()? {
         Vendor::Nvidia => None,
         Vendor::Amd => Some(ctx.amd_name(device)),
-        Vendor::Intel => Some(format!("Intel GPU {}", device.id())),
+        Vendor::Intel => Some(ctx.name_of(device)),
     })
     .collect()
 }
@@ -236,8 +239,8 @@ fn driver(ctx: &Ctx<'_>) -> (bool, String) {
     }
     let amd = ctx.amdgpu_in_words();
     if parts.is_empty() {
-        if let Some(amd) = amd {
-            return (true, amd);
+        if let Some(other) = amd.or_else(|| ctx.intel_driver_in_words()) {
+            return (true, other);
         }
         return (
             false,
@@ -301,8 +304,8 @@ fn runtime(ctx: &Ctx<'_>) -> (bool, String) {
         ));
         return (true, parts.join(", "));
     }
-    if let Some(hip) = ctx.hip_in_words() {
-        return (true, format!("{hip} ({})", consumer.what));
+    if let Some(other) = ctx.hip_in_words().or_else(|| ctx.level_zero_in_words()) {
+        return (true, format!("{other} ({})", consumer.what));
     }
     if let Reading::Unreadable { reason } = &ctx.facts.runtime.cudart {
         return (false, format!("not read: {reason}"));
@@ -391,6 +394,8 @@ fn application(ctx: &Ctx<'_>) -> (bool, String) {
         "HIP_VISIBLE_DEVICES",
         "ROCR_VISIBLE_DEVICES",
         "HSA_OVERRIDE_GFX_VERSION",
+        "ONEAPI_DEVICE_SELECTOR",
+        "ZE_AFFINITY_MASK",
         "LD_LIBRARY_PATH",
         "LD_PRELOAD",
     ];
@@ -491,26 +496,34 @@ fn without_a_gpu(ctx: &Ctx<'_>, read: usize) -> Option<String> {
     })
 }
 
-/// The one line of a machine without faults whose GPU is AMD's.
-fn of_amd(ctx: &Ctx<'_>, read: usize) -> String {
+/// The one line of a machine without faults whose GPU is AMD's or Intel's: what its driver runs.
+fn of_vendor(ctx: &Ctx<'_>, vendor: Vendor, read: usize) -> String {
     let pci = ctx.facts.hardware.pci.items().iter();
     let gpus: Vec<String> = pci
-        .filter(|d| d.is_amd_gpu())
-        .map(|d| ctx.amd_name(d))
+        .filter(|d| d.gpu_of() == Some(vendor))
+        .map(|d| ctx.name_of(d))
         .collect();
     let gpus = counted(&gpus);
-    let driver = ctx.amdgpu_in_words();
+    let (wants, driver, stack, module) = match vendor {
+        Vendor::Intel => (
+            ctx.xpu_in_words(),
+            ctx.intel_driver_in_words(),
+            "Level Zero",
+            "i915 or xe",
+        ),
+        _ => (ctx.rocm_in_words(), ctx.amdgpu_in_words(), "ROCm", "amdgpu"),
+    };
     let limit = match ctx.facts.scope.calls {
         Calls::Forbidden => " (as far as files tell: no library was called)",
         _ => "",
     };
-    match (ctx.rocm_in_words(), driver) {
-        (Some(rocm), Some(driver)) => format!("{driver} runs {rocm} on {gpus}{limit}"),
+    match (wants, driver) {
+        (Some(wants), Some(driver)) => format!("{driver} runs {wants} on {gpus}{limit}"),
         (_, Some(driver)) => format!(
-            "no fault, and nothing here asks for ROCm: {read} layers read ({gpus}, driven by {driver})"
+            "no fault, and nothing here asks for {stack}: {read} layers read ({gpus}, driven by {driver})"
         ),
         (_, None) => format!(
-            "no fault, and nothing here asks for a GPU: {read} layers read ({gpus}, without amdgpu)"
+            "no fault, and nothing here asks for a GPU: {read} layers read ({gpus}, without {module})"
         ),
     }
 }
@@ -527,7 +540,11 @@ pub(super) fn of_healthy(ctx: &Ctx<'_>, layers: &[LayerState]) -> String {
         || ctx.in_gvisor() && ctx.cuda_works()
         || (ctx.on_tegra() && ctx.facts.driver.libcuda.is_present());
     if ctx.vendor() == Some(Vendor::Amd) && ctx.amd_is_here() {
-        return of_amd(ctx, read);
+        return of_vendor(ctx, Vendor::Amd, read);
+    }
+    // Intel's are in most processors: that one is here says nothing by itself.
+    if ctx.vendor() == Some(Vendor::Intel) && ctx.xpu_runs() {
+        return of_vendor(ctx, Vendor::Intel, read);
     }
     if !runs {
         return match names.as_slice() {

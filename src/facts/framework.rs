@@ -32,6 +32,9 @@ pub struct Framework {
     pub cuda: Reading<Version>,
     /// The `ROCm` version that it was built for; absent where it was not.
     pub hip: Reading<Version>,
+    /// What says that it was built for Intel's GPUs: `20250301`, the release of oneAPI's compiler, or the library that is for them.
+    /// Absent where it was not.
+    pub xpu: Reading<String>,
     /// Its GPU library: the file whose device code and needs are told here.
     pub library: Reading<String>,
     /// Files that stand where this library, or one beside it that it needs, should be, and are none.

@@ -11,6 +11,7 @@ mod cuda;
 mod distros;
 mod frameworks;
 mod gpus;
+mod icds;
 mod libraries;
 pub mod lint;
 mod overlay;
@@ -40,6 +41,7 @@ pub use frameworks::{
     XformersRelease, nearest,
 };
 pub use gpus::{Arch, Chip, Generation, Gpu, NvSwitch, OpenModule};
+pub use icds::IcdRow;
 pub use libraries::{
     Cudnn, CudnnFiles, Nccl, Soname, Tensorrt, ToolkitComponents, cudnn_answer, cudnn_of_answer,
 };
@@ -53,7 +55,7 @@ pub use torch::{Machine, TorchBuild, TorchWanted, cuda_of_torch_tag, torch_tag};
 pub use wheels::{CpuSetting, LibrariesExtra, Opens, Wheel, WheelFor, WheelPlatform};
 
 /// The bundled files: name and text. A table lies in one of them.
-const FILES: [(&str, &str); 9] = [
+const FILES: [(&str, &str); 10] = [
     (
         CUDA_DRIVER,
         include_str!("../../compat-matrix/cuda-driver.toml"),
@@ -81,6 +83,7 @@ const FILES: [(&str, &str); 9] = [
         include_str!("../../compat-matrix/frameworks.toml"),
     ),
     (ROCM, include_str!("../../compat-matrix/rocm.toml")),
+    (ICDS, include_str!("../../compat-matrix/icds.toml")),
 ];
 const CUDA_DRIVER: &str = "cuda-driver.toml";
 const GPUS: &str = "gpus.toml";
@@ -91,6 +94,7 @@ const DISTROS: &str = "distros.toml";
 const LIBRARIES: &str = "libraries.toml";
 const FRAMEWORKS: &str = "frameworks.toml";
 const ROCM: &str = "rocm.toml";
+const ICDS: &str = "icds.toml";
 
 /// The only schema of the files that this version reads.
 const SCHEMA: u32 = 1;
@@ -258,6 +262,8 @@ tables! {
     gfx_overrides: ROCM, "gfx_override", GfxOverride;
     /// Releases of `ROCm` that go with a driver of AMD's packages, oldest first.
     rocm_drivers: ROCM, "rocm_driver", RocmDriver;
+    /// Drivers of Vulkan and `OpenCL`, by library.
+    icds: ICDS, "icd", IcdRow;
 }
 
 impl fmt::Debug for Matrix {

@@ -74,6 +74,7 @@ const RELEVANT: &[&str] = &[
     "pylibraft*",
     "pynccl*",
     "pynvml",
+    "pyopencl",
     "pytorch",
     "pytorch-cuda",
     "pytorch-gpu",

@@ -16,6 +16,8 @@ mod environment;
 mod framework;
 pub mod gpus;
 mod hardware;
+mod icd;
+mod intel;
 mod libraries;
 mod loader;
 pub mod resolve;
@@ -219,6 +221,10 @@ pub fn take(request: &Request) -> Facts {
         )
     });
     let asked = ask::start(request, &facts, calls);
+    facts.intel = guarded(&mut problems, "intel", || {
+        intel::probe(sysroot, &loader, &facts.consumer)
+    });
+    facts.icd = guarded(&mut problems, "icd", || icd::probe(sysroot, &loader, &env));
 
     facts.python = guarded(&mut problems, "python", || {
         distributions::probe(sysroot, &facts.consumer, &sites, named)

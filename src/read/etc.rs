@@ -63,8 +63,8 @@ pub fn modules_dep(text: &str) -> Vec<String> {
     paths.filter(is_nvidia).map(str::to_owned).collect()
 }
 
-/// The lines of a file of modprobe.d that name a GPU driver (nvidia*, nouveau, nova*, nvgpu, amdgpu) or vfio: continued lines
-/// joined, comments off, runs of blanks made one.
+/// The lines of a file of modprobe.d that name a GPU driver (nvidia*, nouveau, nova*, nvgpu, amdgpu, i915, xe) or vfio: continued
+/// lines joined, comments off, runs of blanks made one.
 pub fn modprobe_lines(file: &str, text: &str) -> Vec<ModprobeLine> {
     let joined = text.replace("\\\r\n", " ").replace("\\\n", " ");
     let line = |line: &str| {
@@ -77,7 +77,7 @@ pub fn modprobe_lines(file: &str, text: &str) -> Vec<ModprobeLine> {
             ["nvidia", "nouveau", "vfio", "nvgpu", "nova_", "amdgpu"]
                 .iter()
                 .any(|name| word.starts_with(name))
-                || word == "nova"
+                || ["nova", "i915", "xe"].contains(&word.as_str())
         });
         names_driver.then(|| ModprobeLine {
             file: file.to_owned(),

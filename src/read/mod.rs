@@ -14,6 +14,7 @@ pub mod engines;
 mod etc;
 pub mod fatbin;
 pub mod gobuild;
+pub mod icd;
 mod identity;
 pub mod inflate;
 mod kernel_log;

@@ -83,9 +83,16 @@ fn gpu_absent(ctx: &Ctx<'_>) -> Outcome {
         .nvml_answers()
         .and_then(|a| a.number("nvmlDeviceGetCount_v2"))
         .unwrap_or(0);
-    // Where AMD's are what is here and meant, AMD's rules say what is wrong with them.
-    let by_amd = ctx.is_of_amd_alone() && ctx.vendor() == Some(Vendor::Amd);
-    if by_amd
+    // Where another vendor's are what is here and meant, the rules of that one say what is wrong with them. Intel's are in most
+    // processors: they are meant where what runs is built for them.
+    let by_other = match ctx.vendor() {
+        Some(Vendor::Amd) => ctx.is_of_alone(Vendor::Amd),
+        Some(Vendor::Intel) => {
+            ctx.is_of_alone(Vendor::Intel) && ctx.wants_xpu().is_some_and(|wants| wants.own)
+        }
+        _ => false,
+    };
+    if by_other
         || ctx.gpus().next().is_some()
         || !ctx.facts.driver.gpus.items().is_empty()
         || ctx.cuda_works()

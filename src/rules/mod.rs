@@ -6,11 +6,14 @@ mod amd;
 mod application;
 mod container;
 mod driver;
+mod drm;
 mod expected;
 mod framework;
 mod gpu_state;
 mod hardware;
+mod icd;
 mod installed;
+mod intel;
 mod libraries;
 mod runtime;
 mod stack;
@@ -200,6 +203,8 @@ pub fn all() -> impl Iterator<Item = &'static Rule> {
             application::RULES,
             toolchain::RULES,
             amd::RULES,
+            icd::RULES,
+            intel::RULES,
         ]
         .into_iter()
         .flatten()

@@ -1,7 +1,7 @@
 //! Questions that several rules ask of the same facts. Pure look-ups; nothing here judges.
 
 use crate::facts::{
-    Calls, LibraryAnswers, LibraryCopy, PciDevice, ReachedBy, Reading, RuntimeCopy,
+    Calls, LibraryAnswers, LibraryCopy, PciDevice, ReachedBy, Reading, RuntimeCopy, Vendor,
 };
 use crate::finding::{Finding, Fix};
 use crate::inspect::Linkage;
@@ -61,6 +61,15 @@ impl Ctx<'_> {
             .map(|g| g.model.clone())
             .or_else(|| self.gpu(device).map(|g| g.name))
             .unwrap_or_else(|| format!("NVIDIA GPU {}", device.id()))
+    }
+
+    /// The name of a GPU of any vendor.
+    pub fn name_of(&self, device: &PciDevice) -> String {
+        match device.gpu_of() {
+            Some(Vendor::Amd) => self.amd_name(device),
+            Some(Vendor::Intel) => format!("Intel GPU {}", device.id()),
+            _ => self.gpu_name(device),
+        }
     }
 
     /// The same with id and address: "NVIDIA A10 (10de:2236) at 0000:3b:00.0".

@@ -171,23 +171,80 @@ const ROCM: [(&str, &str); 14] = [
 
 /// The folder with Debian's `ROCm`, 60 MB to fetch. `None` as with [`all`].
 pub fn rocm() -> Option<PathBuf> {
+    of_main("rocm-5.2.3", &ROCM, "Debian's parts of ROCm")
+}
+
+/// A folder with packages of Debian that are free software.
+fn of_main(name: &str, packages: &[(&str, &str)], what: &str) -> Option<PathBuf> {
     let fetched = store().and_then(|(store, _lock)| {
         if !cfg!(target_arch = "x86_64") {
             return Err("they are fetched for x86_64 only".to_owned());
         }
-        let place = store.join("rocm-5.2.3");
+        let place = store.join(name);
         complete(&place, |folder| {
-            apt::Apt::main(&store.join("apt-main")).fetch_all(&ROCM, folder)
+            apt::Apt::main(&store.join("apt-main")).fetch_all(packages, folder)
         })?;
         Ok(place)
     });
     match fetched {
         Ok(place) => Some(place),
         Err(why) => {
-            not_run(&format!("Debian's parts of ROCm cannot be had: {why}"));
+            not_run(&format!("{what} cannot be had: {why}"));
             None
         }
     }
+}
+
+/// Debian's drivers of Vulkan and `OpenCL` that compute on the processor, those for GPUs beside them, the loaders, clinfo and
+/// vulkaninfo, with what they need that a machine may not have.
+const ICDS: [(&str, &str); 38] = [
+    ("clinfo", "3.0.23.01.25-1"),
+    ("libclang-cpp15", "1:15.0.6-4+b1"),
+    ("libhwloc15", "2.9.0-1"),
+    ("libllvm15", "1:15.0.6-4+b1"),
+    ("libpocl2", "3.1-3+deb12u1"),
+    ("libpocl2-common", "3.1-3+deb12u1"),
+    ("libvulkan1", "1.3.239.0-1"),
+    ("libze1", "1.8.12-1"),
+    ("mesa-vulkan-drivers", "22.3.6-1+deb12u2"),
+    ("ocl-icd-libopencl1", "2.3.1-1"),
+    ("pocl-opencl-icd", "3.1-3+deb12u1"),
+    ("vulkan-tools", "1.3.239.0+dfsg1-1"),
+    ("libbsd0", "0.11.7-2"),
+    ("libdrm-amdgpu1", "2.4.114-1+b1"),
+    ("libdrm2", "2.4.114-1+b1"),
+    ("libedit2", "3.1-20221030-2"),
+    ("libelf1", "0.188-2.1"),
+    ("libexpat1", "2.5.0-1+deb12u2"),
+    ("libffi8", "3.4.4-1"),
+    ("libicu72", "72.1-3+deb12u1"),
+    ("libmd0", "1.0.4-2"),
+    ("libwayland-client0", "1.21.0-1"),
+    ("libx11-6", "2:1.8.4-2+deb12u2"),
+    ("libx11-xcb1", "2:1.8.4-2+deb12u2"),
+    ("libxau6", "1:1.0.9-1"),
+    ("libxcb-dri3-0", "1.15-1"),
+    ("libxcb-keysyms1", "0.4.0-1+b2"),
+    ("libxcb-present0", "1.15-1"),
+    ("libxcb-randr0", "1.15-1"),
+    ("libxcb-shm0", "1.15-1"),
+    ("libxcb-sync1", "1.15-1"),
+    ("libxcb-xfixes0", "1.15-1"),
+    ("libxcb1", "1.15-1"),
+    ("libxdmcp6", "1:1.1.2-3"),
+    ("libxml2", "2.9.14+dfsg-1.3~deb12u6"),
+    ("libxshmfence1", "1.3-1"),
+    ("libz3-4", "4.8.12-3.1"),
+    ("libzstd1", "1.5.4+dfsg2-5"),
+];
+
+/// The folder with Debian's drivers of Vulkan and `OpenCL`, 75 MB to fetch. `None` as with [`all`].
+pub fn icds() -> Option<PathBuf> {
+    of_main(
+        "icds-22.3.6",
+        &ICDS,
+        "Debian's drivers of Vulkan and OpenCL",
+    )
 }
 
 /// The compilers of PTX of the drivers, 10 to 15 MB each: version of the driver, and the library. `None` as with [`all`].

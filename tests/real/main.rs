@@ -16,6 +16,7 @@ mod amd;
 mod application;
 mod grid;
 mod headers;
+mod icd;
 mod identity;
 mod lab;
 mod libraries;

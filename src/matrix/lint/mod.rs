@@ -6,6 +6,7 @@
 mod cuda;
 mod frameworks;
 mod gpus;
+mod icds;
 mod libraries;
 mod platforms;
 mod rocm;
@@ -36,6 +37,7 @@ pub fn lint(matrix: &Matrix) -> Vec<String> {
     libraries::check(&mut report);
     frameworks::check(&mut report);
     rocm::check(&mut report);
+    icds::check(&mut report);
     report.problems
 }
 

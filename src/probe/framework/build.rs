@@ -56,6 +56,11 @@ impl Look<'_> {
 
     /// torch: `version.py`, whose version is the one of the build; the record of a wheel from `PyPI` has no `+cu128`.
     fn torch(&self, found: &mut Framework, text: &Reading<String>) -> Option<Reading<Version>> {
+        // Before 2.6 `version.py` does not say it.
+        let for_xpu = join(&found.site, "torch/lib/libtorch_xpu.so");
+        if self.sysroot.exists(&for_xpu) {
+            found.xpu = Reading::present("libtorch_xpu.so".to_owned(), for_xpu);
+        }
         if let Reading::Present { value, source } = text {
             if let Some(version) = assigned(value, "__version__")
                 .as_ref()
@@ -69,6 +74,9 @@ impl Look<'_> {
                 .and_then(Version::parse)
             {
                 found.hip = Reading::present(hip, source.as_str());
+            }
+            if let Some(xpu) = assigned(value, "xpu").as_ref().and_then(Literal::text) {
+                found.xpu = Reading::present(xpu.to_owned(), source.as_str());
             }
             match assigned(value, "cuda") {
                 Some(Literal::None) => {

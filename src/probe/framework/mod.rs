@@ -185,6 +185,7 @@ impl<'a> Look<'a> {
             },
             requires: record.map_or_else(Vec::new, requires),
             hip: Reading::absent(site),
+            xpu: Reading::absent(site),
             lacking: Reading::absent(site),
             out_of_reach: Reading::absent(site),
             assemblers: Reading::absent(site),

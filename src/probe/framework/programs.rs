@@ -51,6 +51,7 @@ impl Look<'_> {
             version: Reading::absent(site),
             cuda: Reading::unreadable(format!("{site}: nothing tells")),
             hip: Reading::absent(site),
+            xpu: Reading::absent(site),
             library: Reading::absent(site),
             lacking: Reading::absent(site),
             out_of_reach: Reading::absent(site),

@@ -1,10 +1,10 @@
 //! `amdgpu`: in the kernel, with the firmware that it needs, and with the GPU listed by its compute part (KFD).
 
 use super::VERIFY;
-use super::stack::Wants;
 use crate::facts::{Layer, PciDevice, Reading, Vendor};
 use crate::finding::{Finding, Fix, Severity};
 use crate::read::rocm;
+use crate::rules::drm::{self, Wants};
 use crate::rules::stack::in_words;
 use crate::rules::{Ctx, Outcome, known};
 use crate::version::Version;
@@ -60,36 +60,12 @@ fn without_driver<'a>(ctx: &'a Ctx<'_>) -> Option<(Vec<&'a PciDevice>, Wants)> {
     (!gpus.iter().any(is_driven) && ctx.facts.amd.topology.is_absent()).then_some((gpus, wants))
 }
 
-/// What keeps the module from being loaded by itself, where something does: the line, and where it stands.
-fn blocked(ctx: &Ctx<'_>) -> Option<(String, String)> {
-    let line = ctx.facts.driver.modprobe.items().iter();
-    let mut lines = line.filter(|line| line.blocks() == Some("amdgpu"));
-    if let Some(line) = lines.next() {
-        return Some((line.text.clone(), line.file.clone()));
-    }
-    let names_it = |parameter: &&String| {
-        let Some((name, value)) = parameter.split_once('=') else {
-            return *parameter == "nomodeset";
-        };
-        [
-            "modprobe.blacklist",
-            "module_blacklist",
-            "rd.driver.blacklist",
-            "rdblacklist",
-        ]
-        .contains(&name)
-            && value.split(',').any(|module| module == "amdgpu")
-    };
-    let parameter = ctx.facts.system.cmdline.items().iter().find(names_it)?;
-    Some((parameter.clone(), "/proc/cmdline".to_owned()))
-}
-
 /// `amdgpu` is kept from being loaded.
 pub(super) fn blacklisted(ctx: &Ctx<'_>) -> Outcome {
     let Some((gpus, wants)) = without_driver(ctx) else {
         return Outcome::Clean;
     };
-    let Some((line, place)) = blocked(ctx) else {
+    let Some((line, place)) = drm::blocked(ctx, "amdgpu") else {
         return Outcome::Clean;
     };
     let title = format!(

@@ -3,68 +3,9 @@
 use super::VERIFY;
 use crate::facts::{DeviceNode, Layer, Reading, Vendor};
 use crate::finding::{Finding, Fix, Severity, shell_line};
+use crate::rules::drm::{self, Access};
 use crate::rules::stack::in_words;
 use crate::rules::{Ctx, Outcome};
-
-/// Nodes that this user may not open, by `open()` where it was asked, else by their mode bits.
-fn refused<'a>(ctx: &'a Ctx<'_>) -> Result<Vec<&'a DeviceNode>, String> {
-    let user = match &ctx.facts.system.user {
-        Reading::Present { value, .. } => value,
-        other => return Err(format!("the user: {}", other.source())),
-    };
-    let is_refused = |node: &&DeviceNode| {
-        let by_mode = node.is_char && !user.may_read_write(node.mode, node.uid, node.gid);
-        match ctx.drm_open(&node.path) {
-            Some(result) if !ctx.asked_as_nobody() => result == "EACCES" && by_mode,
-            _ => by_mode && node.acl.value() != Some(&true),
-        }
-    };
-    Ok(ctx.amd_nodes().into_iter().filter(is_refused).collect())
-}
-
-/// What of nodes and user is evidence.
-fn with_nodes(ctx: &Ctx<'_>, mut finding: Finding, nodes: &[&DeviceNode]) -> Finding {
-    for node in nodes {
-        let how = ctx
-            .drm_open(&node.path)
-            .map_or("by its mode bits", |_| "open()");
-        finding = finding.evidence(
-            format!("open {}", node.path),
-            "EACCES",
-            format!(
-                "{how}; mode {:04o}, owner {}, group {}",
-                node.mode,
-                node.uid,
-                group(ctx, node)
-            ),
-        );
-    }
-    let user = ctx.facts.system.user.value();
-    let groups = user.map(|user| {
-        user.groups
-            .iter()
-            .map(ToString::to_string)
-            .collect::<Vec<_>>()
-            .join(" ")
-    });
-    finding.evidence(
-        "groups of this user",
-        groups.unwrap_or_default(),
-        ctx.facts.system.user.source(),
-    )
-}
-
-/// A node's group by number and, where known, name.
-fn group(ctx: &Ctx<'_>, node: &DeviceNode) -> String {
-    match group_name(ctx, node) {
-        Some(name) => format!("{} ({name})", node.gid),
-        None => node.gid.to_string(),
-    }
-}
-
-fn group_name<'a>(ctx: &'a Ctx<'_>, node: &DeviceNode) -> Option<&'a String> {
-    ctx.facts.system.group_names.value()?.get(&node.gid)
-}
 
 /// Whether only root can ever open a node.
 fn is_for_root_alone(node: &DeviceNode) -> bool {
@@ -80,7 +21,7 @@ pub(super) fn root_only(ctx: &Ctx<'_>) -> Outcome {
     if ctx.kfd_gpus().is_empty() {
         return Outcome::Clean;
     }
-    let nodes = match refused(ctx) {
+    let nodes = match drm::refused(ctx, ctx.amd_nodes()) {
         Ok(nodes) => nodes,
         Err(reason) => return Outcome::unknown(reason),
     };
@@ -101,13 +42,13 @@ pub(super) fn root_only(ctx: &Ctx<'_>) -> Outcome {
     let group = render
         .filter(|node| node.gid != 0)
         .map_or("render".to_owned(), |node| {
-            let named = group_name(ctx, node).cloned();
+            let named = drm::group_name(ctx, node).cloned();
             named.unwrap_or_else(|| if node.gid == 44 { "video" } else { "render" }.to_owned())
         });
     let owner = if kfd.gid == 0 {
         "root:root".to_owned()
     } else {
-        format!("root:{}", self::group(ctx, kfd))
+        format!("root:{}", drm::group(ctx, kfd))
     };
     let finding = Finding::new("amd-node-root-only", Layer::System, Severity::Error, format!("/dev/kfd is {:04o} {owner}: only root can compute on the AMD GPU", kfd.mode))
         .of(Vendor::Amd)
@@ -117,7 +58,7 @@ pub(super) fn root_only(ctx: &Ctx<'_>) -> Outcome {
     let rule = format!(
         "SUBSYSTEM==\"kfd\", KERNEL==\"kfd\", TAG+=\"uaccess\", GROUP=\"{group}\", MODE=\"0660\""
     );
-    Outcome::found([with_nodes(ctx, finding, &[kfd])
+    Outcome::found([drm::with_nodes(ctx, finding, &[kfd])
         .source("ROCm installation documentation: groups render and video; systemd: rules.d/50-udev-default.rules")
         .fix(Fix::at(Layer::System, format!("add a udev rule that gives /dev/kfd to group {group}, and the user to that group; log in anew"))
             .line(format!("echo {} | sudo tee /etc/udev/rules.d/70-kfd.rules", shell_line(&[&rule])))
@@ -138,7 +79,7 @@ pub(super) fn permission(ctx: &Ctx<'_>) -> Outcome {
     if ctx.in_wsl() || !ctx.in_container() && ctx.kfd_gpus().is_empty() {
         return Outcome::Clean;
     }
-    let nodes = match refused(ctx) {
+    let nodes = match drm::refused(ctx, ctx.amd_nodes()) {
         Ok(nodes) => nodes,
         Err(reason) => return Outcome::unknown(reason),
     };
@@ -147,95 +88,21 @@ pub(super) fn permission(ctx: &Ctx<'_>) -> Outcome {
         .into_iter()
         .filter(|node| in_container || node.path != "/dev/kfd" || !is_for_root_alone(node))
         .collect();
-    let Some(first) = nodes.first() else {
-        return Outcome::Clean;
-    };
-    // One GPU of several may be kept from a user on purpose.
-    let render = |nodes: &[&DeviceNode]| {
-        nodes
-            .iter()
-            .filter(|n| n.path.starts_with("/dev/dri/"))
-            .count()
-    };
-    let all = nodes.iter().any(|node| node.path == "/dev/kfd")
-        || render(&nodes) == render(&ctx.amd_nodes());
-    let paths: Vec<String> = nodes.iter().map(|node| node.path.clone()).collect();
-    let mut groups: Vec<String> = Vec::new();
-    let mut numbers: Vec<u32> = Vec::new();
-    for node in nodes
-        .iter()
-        .filter(|node| node.gid != 0 && node.mode & 0o060 == 0o060)
-    {
-        let name = group_name(ctx, node)
-            .cloned()
-            .unwrap_or_else(|| node.gid.to_string());
-        if !groups.contains(&name) {
-            groups.push(name);
-            numbers.push(node.gid);
-        }
-    }
-    let is = if nodes.len() == 1 { "is" } else { "are" };
-    let who = if groups.is_empty() {
-        "root".to_owned()
-    } else {
-        format!("group {}", in_words(&groups))
-    };
-    let layer = if in_container {
-        Layer::Container
-    } else {
-        Layer::System
-    };
-    let finding = Finding::new("amd-node-permission", layer, if all { Severity::Error } else { Severity::Warning }, format!("{} {is} for {who}, and this user is not in it (EACCES)", in_words(&paths)))
-        .of(Vendor::Amd)
-        .complaining(Layer::Runtime)
-        .component(first.path.clone())
-        .detail("ROCm opens /dev/kfd and the render node of each GPU for reading and writing. As root it finds the GPU, as this user none.")
-        .evidence("wants it", wants.what, wants.source);
-    let finding = with_nodes(ctx, finding, &nodes)
-        .source("ROCm installation documentation: groups render and video");
-    let fix = if in_container {
-        let mut line = "docker run --device=/dev/kfd --device=/dev/dri".to_owned();
-        for number in &numbers {
-            line = format!("{line} --group-add {number}");
-        }
-        Fix::at(Layer::Container, "start the container with the host's groups by their numbers: names inside may mean others")
-            .line(format!("{line} IMAGE"))
-            .cost("restart of the container")
-    } else if groups.is_empty() {
-        Fix::at(
-            Layer::System,
-            "give the nodes a group by a udev rule, and the user that group",
-        )
-        .cost("root")
-    } else {
-        let list = groups.join(",");
-        Fix::at(
-            Layer::System,
-            format!("add the user to {who} and log in anew"),
-        )
-        .line(format!(
-            "sudo usermod -aG {} \"$USER\"",
-            shell_line(&[&list])
-        ))
-        .cost("root, new login")
-    };
-    let paths: Vec<&str> = paths.iter().map(String::as_str).collect();
-    let finding = finding.fix(fix.verify(VERIFY));
-    if in_container {
-        return Outcome::found([finding]);
-    }
-    Outcome::found([finding.fix(
-        Fix::at(
-            Layer::System,
-            "until the next boot, let this user alone use them",
-        )
-        .line(format!(
-            "sudo setfacl -m u:\"$USER\":rw {}",
-            shell_line(&paths)
-        ))
-        .cost("root")
-        .second("is gone after a reboot"),
-    )])
+    Outcome::found(drm::permission(
+        ctx,
+        &Access {
+            id: "amd-node-permission",
+            vendor: Vendor::Amd,
+            wants,
+            needed: ctx.amd_nodes(),
+            severity: Severity::Error,
+            detail: "ROCm opens /dev/kfd and the render node of each GPU for reading and writing. As root it finds the GPU, as this user none.",
+            devices: "--device=/dev/kfd --device=/dev/dri",
+            source: "ROCm installation documentation: groups render and video",
+            verify: VERIFY,
+        },
+        &nodes,
+    ))
 }
 
 /// A container whose program is built for `ROCm`, on a host with an AMD GPU, was given no `/dev/kfd` or no render node.

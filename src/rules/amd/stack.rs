@@ -1,23 +1,12 @@
-//! Questions that rules ask of AMD's stack, and the one that all vendors share: whose stack the consumer runs on. Pure look-ups.
+//! Questions that rules ask of AMD's stack. Pure look-ups.
 
 use crate::facts::{
     ConsumerKind, DeviceNode, KfdNode, PciDevice, ReachedBy, Reading, RenderNode, RocmLibrary,
     Vendor,
 };
 use crate::rules::Ctx;
-use crate::rules::stack::PASSTHROUGH_HOLDERS;
+use crate::rules::drm::Wants;
 use crate::version::Version;
-
-/// What makes `ROCm` matter here.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(in crate::rules) struct Wants {
-    /// `torch 2.8.0+rocm6.4`.
-    pub(in crate::rules) what: String,
-    /// Where that was read.
-    pub(in crate::rules) source: String,
-    /// Whether it is the consumer's own: what it runs is built for `ROCm`. Else a release is installed on the machine.
-    pub(in crate::rules) own: bool,
-}
 
 /// Distributions that are of use on AMD's GPUs alone, by the start of their names.
 const BUILT_FOR_ROCM: [&str; 7] = [
@@ -31,57 +20,9 @@ const BUILT_FOR_ROCM: [&str; 7] = [
 ];
 
 impl Ctx<'_> {
-    /// Whose stack the consumer runs on: (1) what it is built for, (2) where that says nothing, whose stack is installed beside
-    /// whose GPU, (3) whose GPUs alone are here.
-    pub fn vendor(&self) -> Option<Vendor> {
-        if self.wants_rocm().is_some_and(|wants| wants.own) {
-            return Some(Vendor::Amd);
-        }
-        let consumer = &self.facts.consumer;
-        let own = [
-            ReachedBy::Environment,
-            ReachedBy::Program,
-            ReachedBy::Process,
-        ];
-        let cudart = self.facts.runtime.cudart.items().iter();
-        let mut cudart = cudart.flat_map(|copy| &copy.reached_by);
-        if consumer.torch_cuda.is_present() || cudart.any(|by| own.contains(by)) {
-            return Some(Vendor::Nvidia);
-        }
-        if self.module_loaded() == Some(true) && self.gpus().next().is_some() {
-            return Some(Vendor::Nvidia);
-        }
-        if self.amd_gpus().next().is_some() && self.wants_rocm().is_some() {
-            return Some(Vendor::Amd);
-        }
-        if self.in_wsl() || self.on_tegra() || self.facts.driver.libcuda.is_present() {
-            return Some(Vendor::Nvidia);
-        }
-        let mut here: Vec<Vendor> = self
-            .facts
-            .hardware
-            .pci
-            .items()
-            .iter()
-            .filter_map(PciDevice::gpu_of)
-            .collect();
-        here.sort_unstable();
-        here.dedup();
-        match here[..] {
-            [vendor] => Some(vendor),
-            [Vendor::Nvidia, ..] => Some(Vendor::Nvidia),
-            _ => None,
-        }
-    }
-
     /// AMD's GPUs on the PCI bus, without those that are kept for a virtual machine.
     pub(in crate::rules) fn amd_gpus(&self) -> impl Iterator<Item = &PciDevice> {
-        let is_kept = |d: &PciDevice| {
-            let holder = d.driver.value().map(String::as_str);
-            holder.is_some_and(|name| PASSTHROUGH_HOLDERS.contains(&name))
-        };
-        let pci = self.facts.hardware.pci.items().iter();
-        pci.filter(move |d| d.is_amd_gpu() && !is_kept(d))
+        self.gpus_of(Vendor::Amd)
     }
 
     /// The GPUs of KFD's topology, in the order in which HIP counts them.
@@ -186,7 +127,7 @@ impl Ctx<'_> {
             let what = format!("{} {}", found.name, found.version);
             return Some(own(what, &found.metadata));
         }
-        if self.expect_gpu && self.is_of_amd_alone() {
+        if self.expect_gpu && self.is_of_alone(Vendor::Amd) {
             return Some(Wants {
                 what: "--expect-gpu".to_owned(),
                 source: "the command line".to_owned(),
@@ -270,13 +211,6 @@ impl Ctx<'_> {
             .collect()
     }
 
-    /// What `open()` of one of these nodes answered: `ok` or an errno name.
-    pub(in crate::rules) fn drm_open(&self, path: &str) -> Option<&str> {
-        let opens = self.facts.vendor.drm_opens.items().iter();
-        let mut opens = opens.filter(|open| open.path == path);
-        opens.next().map(|open| open.result.as_str())
-    }
-
     /// The driver of AMD's GPUs in words: `amdgpu 6.12.12`, `amdgpu of the kernel`.
     pub fn amdgpu_in_words(&self) -> Option<String> {
         if self.amdgpu_loaded() != Some(true) || self.amd_gpus().next().is_none() {
@@ -286,15 +220,6 @@ impl Ctx<'_> {
             Reading::Present { value, .. } => format!("amdgpu {value}"),
             _ => "amdgpu of the kernel".to_owned(),
         })
-    }
-
-    /// Whether GPUs of AMD are the only ones here, by the bus.
-    pub(in crate::rules) fn is_of_amd_alone(&self) -> bool {
-        let pci = self.facts.hardware.pci.items().iter();
-        let mut vendors = pci.filter_map(PciDevice::gpu_of).peekable();
-        vendors.peek().is_some()
-            && vendors.all(|vendor| vendor == Vendor::Amd)
-            && self.module_loaded() != Some(true)
     }
 
     /// Whether a GPU of AMD is here.

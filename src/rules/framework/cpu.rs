@@ -73,8 +73,11 @@ fn for_other_gpus(framework: &Framework) -> Option<String> {
     if let Some(hip) = framework.hip.value() {
         return Some(format!("ROCm {hip}"));
     }
-    let version = framework.version.value()?;
-    version.contains("+xpu").then(|| "Intel GPUs".to_owned())
+    let is_named = framework
+        .version
+        .value()
+        .is_some_and(|version| version.contains("+xpu"));
+    (framework.xpu.is_present() || is_named).then(|| "Intel GPUs".to_owned())
 }
 
 /// Whether a GPU of another maker is here, so that a build for it may be meant.

@@ -292,6 +292,9 @@ pub fn summary(ctx: &Ctx<'_>) -> (bool, String) {
     let torch = ctx.framework("torch");
     let build = torch.and_then(|torch| match (&torch.cuda, &torch.hip) {
         (_, Reading::Present { value, .. }) => Some(format!("built for ROCm {value}")),
+        (Reading::Absent { .. }, _) if ctx.wants_xpu().is_some() => {
+            Some("built for Intel GPUs".to_owned())
+        }
         (Reading::Absent { .. }, Reading::Absent { .. }) => Some("built without CUDA".to_owned()),
         _ => None,
     });
