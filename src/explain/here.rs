@@ -45,6 +45,24 @@ impl<'a> Here<'a> {
             .then_some(root)
     }
 
+    /// What a finding follows from in the end; itself where nothing else causes it.
+    fn root_of(&self, finding: &'a Finding) -> &'a Finding {
+        let mut root = finding;
+        // A cause of a cause is told by its key; no chain is as long as there are findings.
+        for _ in &self.diagnosis.findings {
+            let caused_by = root.caused_by.as_ref();
+            let cause = caused_by.and_then(|key| {
+                let all = &self.diagnosis.findings;
+                all.iter().find(|cause| cause.key == *key)
+            });
+            match cause {
+                Some(cause) => root = cause,
+                None => break,
+            }
+        }
+        root
+    }
+
     /// What the machine says to a cause that none of the findings confirms.
     fn without_finding(&self, ids: &[String]) -> (State, Option<String>) {
         let mut read = Vec::new();
@@ -155,6 +173,22 @@ fn judge_one(found: &mut Match, here: &Here<'_>) {
             )),
         });
         confirmed.push((found.causes.len() - 1, root));
+    }
+    // What a confirmed cause follows from itself, where the catalogue does not name it.
+    for (_, finding) in &confirmed {
+        let root = here.root_of(finding);
+        let is_told = |cause: &Cause| cause.finding.as_ref() == Some(&root.id);
+        if !found.causes.iter().any(is_told) {
+            found.causes.push(Cause {
+                finding: Some(root.id.clone()),
+                findings: vec![root.id.clone()],
+                layer: root.layer,
+                text: root.title.clone(),
+                check: None,
+                state: State::Confirmed,
+                evidence: Some(format!("`{}` follows from it", finding.id)),
+            });
+        }
     }
     // The root of the machine's fault is told before what follows from it.
     let root = here.diagnosis.verdict.finding.clone();
