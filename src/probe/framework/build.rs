@@ -178,7 +178,7 @@ fn by_local_version(version: &str, source: &str) -> Option<Reading<Version>> {
 }
 
 /// The CUDA version in a distribution's name: `cupy-cuda12x`, `cupy-cuda102`, `jax-cuda13-plugin`, `tensorrt-cu12`.
-fn by_name(name: &str) -> Option<Version> {
+pub(in crate::probe) fn by_name(name: &str) -> Option<Version> {
     let (_, rest) = name
         .split_once("-cuda")
         .or_else(|| name.split_once("-cu"))?;

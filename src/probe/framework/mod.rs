@@ -12,6 +12,7 @@ mod programs;
 
 use std::collections::BTreeMap;
 
+pub(super) use build::by_name as cuda_by_name;
 pub(super) use known::is_known;
 use known::{KNOWN, Known};
 

@@ -8,6 +8,7 @@ use std::collections::BTreeMap;
 
 use super::Environment;
 use crate::facts::{Consumer, LibraryFile, Reading};
+use crate::probe::framework::cuda_by_name;
 use crate::sysroot::{Sysroot, file_name, join};
 use crate::version::Version;
 
@@ -352,7 +353,7 @@ impl Site<'_> {
         } else {
             Vec::new()
         };
-        let major = cuda_of_name(&cupy.name);
+        let major = cuda_by_name(&cupy.name).map(|version| version.major());
         let of_fft = |name: &str| is_shared(name) && name.starts_with("cufft");
         let modules = [
             self.files("cupy_backends/cuda/api", is_shared),
@@ -456,12 +457,6 @@ const RAPIDS: &[&str] = &[
     "libcucim",
     "librmm",
 ];
-
-/// The CUDA major version in the name of a distribution of `CuPy`: `cupy-cuda12x`, `cupy-cuda118`.
-fn cuda_of_name(distribution: &str) -> Option<u32> {
-    let digits = distribution.strip_prefix("cupy-cuda")?.get(..2)?;
-    digits.parse().ok()
-}
 
 /// The CUDA major version that a copy is of, by the distribution that brought it.
 fn cuda_major(copy: &LibraryFile) -> Option<u32> {

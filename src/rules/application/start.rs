@@ -287,11 +287,17 @@ fn dead_environment(ctx: &Ctx<'_>) -> Option<Finding> {
         format!("install {python} again, or make the environment anew on a Python that is there and install its packages again"),
     )
     .verify("gpudoctor");
+    // One that merely lies in the working folder may be another machine's: of a container that the folder is mounted into.
+    let severity = if consumer.why.starts_with("./.venv") {
+        Severity::Warning
+    } else {
+        Severity::Error
+    };
     Some(
         Finding::new(
             "interpreter-unusable",
             Layer::Application,
-            Severity::Error,
+            severity,
             format!("{path} is a link to {text}, which is not there: the environment cannot be used"),
         )
         .complaining(Layer::System)

@@ -30,14 +30,18 @@ pub(super) fn library_newer_than_driver(ctx: &Ctx<'_>) -> Outcome {
             Some((copy, *name, cuda_major(copy)?))
         })
         .collect();
-    if newer.is_empty() || ctx.real_libcuda().is_none() {
+    if newer.is_empty() {
         return Outcome::Clean;
     }
+    if let Reading::Unreadable { reason } = &ctx.facts.driver.libcuda {
+        return Outcome::unknown(format!("libcuda: {reason}"));
+    }
+    // No real libcuda: that is another fault, or a machine without a driver.
+    let Some(libcuda) = ctx.real_libcuda() else {
+        return Outcome::Clean;
+    };
     let Some((level, source)) = ctx.driver_level() else {
-        return match &ctx.facts.driver.libcuda {
-            Reading::Unreadable { reason } => Outcome::unknown(format!("libcuda: {reason}")),
-            _ => Outcome::Clean,
-        };
+        return Outcome::unknown(format!("the CUDA version of {}", libcuda.path));
     };
     // Where the consumer's own runtime is too new as well, the driver is at fault, and this says nothing more.
     let accepts = |version: &Version| ctx.matrix.runtime_accepts(version, level);

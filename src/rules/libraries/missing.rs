@@ -54,9 +54,13 @@ fn opener<'a>(ctx: &'a Ctx<'_>, link: &Link) -> Option<(&'a Framework, Option<&'
         return None;
     }
     let framework = ctx.frameworks().iter().find(|framework| {
-        let is_its = framework.library.value() == Some(&link.user)
-            || framework.distribution.value().map(String::as_str)
-                == link.consumer.split(' ').next();
+        // A module of its own asks; what another library opens is that library's business.
+        let is_module = || {
+            known_name(file_name(&link.user)).is_none()
+                && framework.distribution.value().map(String::as_str)
+                    == link.consumer.split(' ').next()
+        };
+        let is_its = framework.library.value() == Some(&link.user) || is_module();
         is_its
             && ctx
                 .matrix
