@@ -6,6 +6,7 @@
 //! and all of them only when asked for. Nothing is disassembled, and no code is judged here.
 
 mod arch;
+mod asked;
 mod cubin;
 mod deep;
 mod held;
@@ -17,13 +18,13 @@ use std::fmt;
 use std::ops::{ControlFlow, Range};
 
 pub use arch::{Arch, Suffix};
+use asked::{DEEP_BUDGET, SAMPLE_BUDGET, Samples};
 pub use cubin::arch as cubin_arch;
 pub use held::{Held, held};
 pub use walk::{Entry, Kind, Packing};
 use walk::{Event, MAGIC, walk};
 
 use super::elf;
-use super::part::Part;
 use super::window::{ReadAt, bytes_up_to};
 use crate::version::Version;
 
@@ -33,19 +34,6 @@ const MAX_TARGETS: usize = 256;
 const MAX_SETS: usize = 512;
 /// The most problems that are listed.
 const MAX_PROBLEMS: usize = 8;
-/// Samples kept for each target and way of packing: so many to twice as many.
-const SAMPLES: usize = 7;
-/// Groups of samples.
-const MAX_GROUPS: usize = 256;
-/// The most bytes that samples may have unpacked, all together; one alone may have more where none has told anything.
-const SAMPLE_BUDGET: u64 = 8 << 20;
-/// How many bytes of a packed cubin are unpacked at first, then twice as many, and so on up to the last.
-const FIRST_PIECE: usize = 2 << 10;
-const LAST_PIECE: usize = 32 << 10;
-/// The most bytes that one cubin of a deep look may have unpacked.
-const MAX_CUBIN: u64 = 64 << 20;
-/// The most bytes that a deep look unpacks of one file.
-const DEEP_BUDGET: u64 = 2 << 30;
 /// Below this a cubin holds no kernel: the linker leaves such a one in every program.
 const STUB: u64 = 2048;
 /// The section of linked code.
@@ -271,52 +259,13 @@ enum Place<'a> {
     Stray(&'a str),
 }
 
-/// Cubins whose toolkit is still to be read, each with the place of its payload: at most [`SAMPLES`], evenly spread over
-/// the file, of each stretch the smallest.
-#[derive(Default)]
-struct Samples {
-    kept: Vec<Entry>,
-    seen: u64,
-    /// How many in a row share one place among the kept.
-    stride: u64,
-}
-
-impl Samples {
-    fn offer(&mut self, entry: &Entry) {
-        let stride = self.stride.max(1);
-        if self.seen.is_multiple_of(stride) {
-            if self.kept.len() >= SAMPLES * 2 {
-                // Full: every second one goes, and from here on a place stands for twice as many.
-                let mut index = 0;
-                self.kept.retain(|_| {
-                    index += 1;
-                    index % 2 == 1
-                });
-                self.stride = stride * 2;
-            }
-            self.kept.push(*entry);
-        } else if let Some(last) = self.kept.last_mut()
-            && entry.unpacked < last.unpacked
-            && entry.unpacked > STUB
-        {
-            *last = *entry;
-        }
-        self.seen += 1;
-    }
-}
-
-/// Reads on until `have`, the start of a piece of a file, has `len` bytes, or as many as there are.
-fn read_on(piece: &dyn ReadAt, have: &mut Vec<u8>, len: usize) {
-    let more = len.saturating_sub(have.len());
-    have.extend(bytes_up_to(piece, have.len() as u64, more));
-}
-
 /// Gathers what the walks find.
 struct Collector<'a> {
     file: &'a dyn ReadAt,
     look: Look,
     code: DeviceCode,
-    samples: BTreeMap<(Arch, Packing), Samples>,
+    samples: Samples,
+    /// Bytes that may still be unpacked for toolkits.
     budget: u64,
 }
 
@@ -326,7 +275,7 @@ impl<'a> Collector<'a> {
             file,
             look,
             code: DeviceCode::default(),
-            samples: BTreeMap::new(),
+            samples: Samples::default(),
             budget: if look.deep {
                 DEEP_BUDGET
             } else {
@@ -411,7 +360,7 @@ impl<'a> Collector<'a> {
                 start = &read;
             }
             let toolkit = if entry.packing == Packing::Lz4 {
-                cubin::toolkit_of_start(&unpack::lz4(start, cubin::START))
+                cubin::toolkit_of_start(&unpack::lz4(start, cubin::START, &mut |_| false))
             } else {
                 cubin::toolkit_of_start(start)
             };
@@ -420,13 +369,10 @@ impl<'a> Collector<'a> {
                 return true;
             }
         }
-        let group = (entry.arch, entry.packing);
         if self.look.deep {
             return self.ask(entry);
         }
-        if self.samples.len() < MAX_GROUPS || self.samples.contains_key(&group) {
-            self.samples.entry(group).or_default().offer(entry);
-        }
+        self.samples.offer(entry);
         false
     }
 
@@ -434,60 +380,6 @@ impl<'a> Collector<'a> {
         if self.code.toolkits.len() < MAX_TARGETS {
             self.code.toolkits.insert(toolkit);
         }
-    }
-
-    /// Reads a cubin's toolkit from its notes. Where it is packed, so much of its start is unpacked as has them, since they
-    /// stand before the code, and all of it only where the start does not tell. Whether it had one.
-    fn ask(&mut self, entry: &Entry) -> bool {
-        let end = entry.payload.saturating_add(entry.stored);
-        let stored = Part::new(self.file, entry.payload..end);
-        let inner = entry.inner..u64::MAX;
-        let toolkits = if entry.packing == Packing::None {
-            cubin::toolkits(&Part::new(&stored, inner))
-        } else {
-            let mut packed = Vec::new();
-            let mut found = BTreeSet::new();
-            let mut most = FIRST_PIECE;
-            while entry.inner == 0
-                && found.is_empty()
-                && most <= LAST_PIECE
-                && (most as u64) < entry.stored
-                && self.budget > 0
-            {
-                read_on(&stored, &mut packed, most);
-                let start = match entry.packing {
-                    Packing::Zstd => unpack::zstd_head(&packed).unwrap_or_default(),
-                    Packing::Lz4 | Packing::None => unpack::lz4(&packed, unpack::HEAD),
-                };
-                self.budget = self.budget.saturating_sub(start.len() as u64);
-                found = cubin::toolkits_in_head(&start);
-                most *= 2;
-            }
-            if found.is_empty() {
-                if entry.unpacked.max(entry.stored) > self.budget.min(MAX_CUBIN) {
-                    return false;
-                }
-                self.budget -= entry.unpacked;
-                let (Ok(length), Ok(unpacked)) = (
-                    usize::try_from(entry.stored),
-                    usize::try_from(entry.unpacked),
-                ) else {
-                    return false;
-                };
-                read_on(&stored, &mut packed, length);
-                let whole = match entry.packing {
-                    Packing::Zstd => unpack::zstd(&packed, unpacked).unwrap_or_default(),
-                    Packing::Lz4 | Packing::None => unpack::lz4(&packed, unpacked),
-                };
-                found = cubin::toolkits(&Part::new(&whole, inner));
-            }
-            found
-        };
-        let any = !toolkits.is_empty();
-        for toolkit in toolkits {
-            self.found_toolkit(toolkit);
-        }
-        any
     }
 
     /// A cubin that is the whole file.
@@ -502,27 +394,5 @@ impl<'a> Collector<'a> {
             self.code.asked.0 = 1;
             self.found_toolkit(toolkit);
         }
-    }
-
-    fn finish(mut self) -> DeviceCode {
-        let samples = std::mem::take(&mut self.samples);
-        // The small ones first, so that the budget reaches far.
-        let mut entries: Vec<Entry> = samples.into_values().flat_map(|s| s.kept).collect();
-        entries.sort_by_key(|entry| (entry.unpacked, entry.payload));
-        for entry in &entries {
-            if self.ask(entry) {
-                self.code.asked.0 += 1;
-            }
-        }
-        // CuPy's largest modules are packed and have nothing as small as the budget: then one is worth its size.
-        if let Some(smallest) = entries.first()
-            && self.code.toolkits.is_empty()
-        {
-            self.budget = self.budget.max(MAX_CUBIN);
-            if self.ask(smallest) {
-                self.code.asked.0 += 1;
-            }
-        }
-        self.code
     }
 }

@@ -1,14 +1,23 @@
 //! The packed payloads of device code: raw LZ4 blocks and zstd frames, unpacked no further than was asked for.
 
-use std::io::Read as _;
+use crate::read::window::{ReadAt, bytes_up_to};
+use crate::read::zstd::Frame;
 
 /// The most bytes of a start that is unpacked on its own; names of `libtorch_cuda` push the notes to 285 KB.
 pub(super) const HEAD: usize = 1 << 20;
+/// The first bytes of a zstd frame.
+const MAGIC: [u8; 4] = [0x28, 0xb5, 0x2f, 0xfd];
+/// How much there is when it is asked for the first time whether that is enough.
+const FIRST: usize = 2 << 10;
+/// The largest window of a frame; nvcc's frames have one of their own size. Memory is taken for what comes out only.
+const MAX_WINDOW: u64 = 64 << 20;
 
-/// The start of a raw LZ4 block: `limit` bytes of it unpacked, or fewer where it ends or makes no sense.
+/// The start of a raw LZ4 block: `limit` bytes of it unpacked, or fewer where it ends or makes no sense. `enough` is shown
+/// what there is each time that it has doubled, and may end it.
 ///
 /// The block has no frame and no length. Each sequence is a token, literals, and a copy of what was unpacked before.
-pub(super) fn lz4(packed: &[u8], limit: usize) -> Vec<u8> {
+pub(super) fn lz4(packed: &[u8], limit: usize, enough: &mut dyn FnMut(&[u8]) -> bool) -> Vec<u8> {
+    let (mut next, mut shown) = (FIRST, 0);
     let mut out = Vec::with_capacity(limit.min(packed.len().saturating_mul(4)).min(64 << 10));
     let mut rest = packed.iter();
     // A length over 14 goes on in bytes that are added up, until one that is not 255.
@@ -40,73 +49,60 @@ pub(super) fn lz4(packed: &[u8], limit: usize) -> Vec<u8> {
         for at in from..from.checked_add(copied)? {
             out.push(*out.get(at)?);
         }
+        if out.len() >= next {
+            shown = out.len();
+            next = shown * 2;
+            if enough(&out) {
+                return None;
+            }
+        }
         (out.len() < limit).then_some(())
     };
     while step().is_some() {}
+    if out.len() > shown {
+        enough(&out);
+    }
     out
 }
 
-/// The start of a zstd frame, unpacked to `limit` bytes at most; `None` where it is none, or needs more memory than that.
-pub(super) fn zstd(packed: &[u8], limit: usize) -> Option<Vec<u8>> {
-    let window = u64::try_from(limit).ok()?.max(1 << 20);
-    let mut decoder =
-        ruzstd::decoding::StreamingDecoder::new_with_max_window_size(packed, window).ok()?;
-    let mut out = vec![0; limit.min(16 << 10)];
-    let mut done = 0;
-    while done < limit {
-        if done == out.len() {
-            out.resize(out.len().saturating_mul(2).min(limit), 0);
-        }
-        match decoder.read(out.get_mut(done..)?) {
-            Ok(0) | Err(_) => break,
-            Ok(n) => done += n,
-        }
+/// The start of a zstd frame: `limit` bytes of it unpacked, or fewer where it ends or is damaged. `enough` is shown what
+/// there is each time that it has doubled, and may end it.
+pub(super) fn zstd(
+    packed: &dyn ReadAt,
+    limit: usize,
+    enough: &mut dyn FnMut(&[u8]) -> bool,
+) -> Vec<u8> {
+    let mut out = Vec::new();
+    if bytes_up_to(packed, 0, MAGIC.len()) != MAGIC {
+        return out;
     }
-    out.truncate(done);
-    Some(out)
-}
-
-/// What the whole blocks among the first bytes of a zstd frame unpack to, [`HEAD`] bytes at most. `None` where it is no
-/// frame, one with a dictionary, or has no whole block so soon: nvcc's have a few kilobytes each.
-pub(super) fn zstd_head(packed: &[u8]) -> Option<Vec<u8>> {
-    const MAGIC: [u8; 4] = [0x28, 0xb5, 0x2f, 0xfd];
-    // No length, no checksum, a window of 1 MiB.
-    const HEADER: [u8; 2] = [0, 10 << 3];
-    const LAST: u8 = 1;
-    const REPEATED: u32 = 1;
-    let descriptor = *packed.strip_prefix(&MAGIC)?.first()?;
-    if descriptor & 3 != 0 {
-        return None;
-    }
-    let is_single = descriptor & 0x20 != 0;
-    let length = match descriptor >> 6 {
-        0 => usize::from(is_single),
-        wide => 1 << wide,
+    let Ok(mut frame) = Frame::begin(packed, 0, MAX_WINDOW) else {
+        return out;
     };
-    let blocks = packed.get(MAGIC.len() + 1 + usize::from(!is_single) + length..)?;
-    let mut last = None;
-    let mut end = 0;
-    while let Some(&[a, b, c]) = blocks.get(end..).and_then(<[u8]>::first_chunk) {
-        let word = u32::from_le_bytes([a, b, c, 0]);
-        let size = if word >> 1 & 3 == REPEATED {
-            1
-        } else {
-            usize::try_from(word >> 3).ok()?
+    let (mut next, mut shown) = (FIRST, 0);
+    let mut piece = vec![0; (16 << 10).min(limit)];
+    while out.len() < limit {
+        let room = limit - out.len();
+        let len = piece.len().min(room);
+        let Some(into) = piece.get_mut(..len) else {
+            break;
         };
-        let next = end + 3 + size;
-        if next > blocks.len() {
-            break;
+        match frame.read(packed, into) {
+            Ok(0) | Err(_) => break,
+            Ok(n) => out.extend_from_slice(into.get(..n).unwrap_or_default()),
         }
-        last = Some(end);
-        end = next;
-        if a & LAST != 0 {
-            break;
+        if out.len() >= next {
+            shown = out.len();
+            next = shown * 2;
+            if enough(&out) {
+                return out;
+            }
         }
     }
-    // A frame of those blocks alone: nothing in them refers to what comes later.
-    let mut frame = [&MAGIC[..], &HEADER, blocks.get(..end)?].concat();
-    *frame.get_mut(MAGIC.len() + HEADER.len() + last?)? |= LAST;
-    zstd(&frame, HEAD)
+    if out.len() > shown {
+        enough(&out);
+    }
+    out
 }
 
 #[cfg(test)]
@@ -119,6 +115,7 @@ mod tests {
     fn lz4_blocks() {
         // "abc" and three more of it, then a literal "d"; a literal of 16 bytes with a long length.
         let block = [0x35, b'a', b'b', b'c', 3, 0, 0x10, b'd'];
+        let lz4 = |packed: &[u8], limit| lz4(packed, limit, &mut |_| false);
         assert_eq!(lz4(&block, 100), b"abcabcabcabcd");
         assert_eq!(lz4(&block, 5), b"abcab");
         assert_eq!(lz4(&block, 2), b"ab");
@@ -134,33 +131,51 @@ mod tests {
         assert_eq!(lz4(&[0x1f, b'a', 1, 0, 255, 255, 255, 0], 50), [b'a'; 50]);
     }
 
+    /// Shown ever more, and content with so many bytes.
+    fn content_with(least: usize) -> impl FnMut(&[u8]) -> bool {
+        let mut seen = 0;
+        move |start: &[u8]| {
+            assert!(start.len() > seen);
+            seen = start.len();
+            seen >= least
+        }
+    }
+
     #[test]
-    fn the_first_blocks_of_a_frame() {
+    fn the_start_of_a_frame() {
         use ruzstd::encoding::{CompressionLevel, compress_to_vec};
         let bytes: Vec<u8> = (0..400_000u32).flat_map(u32::to_le_bytes).collect();
         let packed = compress_to_vec(bytes.as_slice(), CompressionLevel::Fastest);
-        for (most, least) in [(20, 0), (packed.len() / 2, 128 << 10), (packed.len(), HEAD)] {
-            let head = zstd_head(&packed[..most]).unwrap_or_default();
+        let half = packed.len() / 2;
+        for (most, limit, wanted, least) in [
+            (20, HEAD, HEAD, 0),
+            (half, HEAD, HEAD, 128 << 10),
+            (packed.len(), HEAD, HEAD, HEAD),
+            (packed.len(), bytes.len(), usize::MAX, bytes.len()),
+            (packed.len(), HEAD, 9000, 9000),
+            (packed.len(), 3, 0, 3),
+            (packed.len(), 0, 0, 0),
+        ] {
+            let start = zstd(&&packed[..most], limit, &mut content_with(wanted));
+            assert!((least..=limit).contains(&start.len()), "{most}, {limit}");
             assert!(
-                (least..=HEAD).contains(&head.len()),
-                "{most} of {}",
-                packed.len()
+                start.len() <= wanted.max(3).saturating_mul(4),
+                "{}",
+                start.len()
             );
-            assert_eq!(head, bytes[..head.len()]);
+            assert_eq!(start, bytes[..start.len()]);
         }
-        assert_eq!(zstd_head(b"no frame"), None);
-        assert_eq!(zstd(&packed, 3).as_deref(), Some(&bytes[..3]));
-        assert_eq!(zstd(&packed, 0).as_deref(), Some(&bytes[..0]));
+        assert_eq!(zstd(&b"no frame".as_slice(), 9, &mut |_| false), b"");
     }
 
     proptest! {
         #[test]
         fn any_bytes(packed in prop::collection::vec(any::<u8>(), 0..200), limit in 0usize..300) {
-            prop_assert!(lz4(&packed, limit).len() <= limit);
-            prop_assert!(zstd(&packed, limit).is_none_or(|out| out.len() <= limit));
-            let frame = [b"\x28\xb5\x2f\xfd".as_slice(), &packed].concat();
-            prop_assert!(zstd(&frame, limit).is_none_or(|out| out.len() <= limit));
-            prop_assert!(zstd_head(&frame).is_none_or(|out| out.len() <= HEAD));
+            let frame = [&MAGIC, packed.as_slice()].concat();
+            prop_assert!(lz4(&packed, limit, &mut content_with(200)).len() <= limit);
+            for packed in [packed, frame] {
+                prop_assert!(zstd(&packed, limit, &mut content_with(200)).len() <= limit);
+            }
         }
     }
 }
