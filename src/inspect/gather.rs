@@ -455,7 +455,7 @@ impl Gatherer<'_, '_> {
         if depth > MAX_DEPTH || ["/proc", "/sys", "/dev"].contains(&path) {
             return;
         }
-        let names = match self.request.sysroot.list(path, |_| true) {
+        let names = match self.request.sysroot.list_all(path) {
             Reading::Present { value, .. } => value,
             Reading::Absent { .. } => return,
             Reading::Unreadable { reason } => {
@@ -463,7 +463,16 @@ impl Gatherer<'_, '_> {
                 return;
             }
         };
-        for name in names {
+        // A name that is no text can neither be shown nor opened by what is shown.
+        for odd in names.odd {
+            if odd.ends_with('/') || may_be_binary(&odd) {
+                self.found.problems.push(format!(
+                    "{}: not read, since its name is not UTF-8: rename it",
+                    join(path, &odd)
+                ));
+            }
+        }
+        for name in names.names {
             let inner = join(path, &name);
             let stat = self.request.sysroot.lstat(&inner);
             let Some(stat) = stat.value() else { continue };

@@ -364,7 +364,21 @@ fn a_folder_an_archive_and_a_wheel_hold_what_is_in_them() {
             sample("shared.so").as_ref(),
         ],
     );
+    let odd = |bytes: &'static [u8]| -> &std::ffi::OsStr {
+        std::os::unix::ffi::OsStrExt::from_bytes(bytes)
+    };
+    fs::copy(
+        sample("shared.so"),
+        folder.path().join(odd(b"lib/caf\xe9.so")),
+    )
+    .unwrap();
+    fs::write(folder.path().join(odd(b"lib/caf\xe9.txt")), "text").unwrap();
     let found = json(folder.path(), &[]);
+    let problems = list(&found["problems"]);
+    assert!(
+        problems.ends_with("lib/caf\u{fffd}.so: not read, since its name is not UTF-8: rename it"),
+        "{problems}"
+    );
     let files = found["files"].as_array().unwrap();
     let names: Vec<&str> = files
         .iter()
