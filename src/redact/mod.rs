@@ -20,6 +20,7 @@ use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::net::Ipv4Addr;
 
+use serde::Deserialize as _;
 use serde_json::{Map, Value};
 
 use self::hosts::OwnHosts;
@@ -317,7 +318,7 @@ pub fn facts(secrets: Secrets, facts: Facts) -> Facts {
     };
     redactor.survey_value(&value);
     let value = redactor.walk(value, Place::Anywhere);
-    if let Ok(facts) = serde_json::from_value(value.clone()) {
+    if let Ok(facts) = Facts::deserialize(&value) {
         return facts;
     }
     let Value::Object(sections) = value else {

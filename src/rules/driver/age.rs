@@ -14,15 +14,19 @@ const OLD_AFTER_DAYS: i64 = 90;
 /// The driver is newer than the newest branch in the matrix: by its number, else by the CUDA version that it answers
 /// (the only way in WSL and on a Jetson, whose numbers are another line).
 pub(super) fn matrix_newer_driver(ctx: &Ctx<'_>) -> Outcome {
+    let (version, level) = (ctx.driver_version(), ctx.driver_level());
+    // On a host without a driver the table is not even parsed.
+    if version.is_none() && level.is_none() {
+        return Outcome::Clean;
+    }
     let Some(newest) = ctx.matrix.newest_branch() else {
         return Outcome::Clean;
     };
-    let by_number = ctx
-        .driver_version()
+    let by_number = version
         .filter(|(version, _)| ctx.plain_linux() && version.major() > newest.branch)
         .map(|(version, source)| (format!("driver {version}"), version.to_string(), source));
     let by_level = || {
-        let (level, source) = ctx.driver_level()?;
+        let (level, source) = level?;
         let cuda = format!("CUDA {}", Version::from_cuda_level(level));
         (level > newest.level).then(|| (format!("the driver ({cuda})"), cuda, source))
     };
