@@ -3,12 +3,12 @@
 
 use std::fmt::Write as _;
 
-use owo_colors::{OwoColorize as _, Style};
+use owo_colors::Style;
 use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::escape::{markdown, markdown_code, terminal};
-use super::text::wrapped;
+use super::paragraph::{painted, wrapped};
 use crate::explain::{Cause, Explanation, Match, State};
 use crate::facts::Layer;
 use crate::finding::Severity;
@@ -400,11 +400,7 @@ impl Writer {
     }
 
     fn paint(&self, text: &str, style: Style) -> String {
-        if self.options.color {
-            text.style(style).to_string()
-        } else {
-            text.to_owned()
-        }
+        painted(self.options.color, text, style)
     }
 
     fn paragraph(&mut self, first: &str, rest: &str, text: &str) {

@@ -5,9 +5,10 @@
 
 use std::fmt::Write as _;
 
-use owo_colors::{OwoColorize as _, Style};
+use owo_colors::Style;
 
 use super::escape::terminal;
+use super::paragraph::{painted, wrapped};
 use super::text::Options;
 use crate::diagnosis::Status;
 use crate::finding::{Finding, Severity};
@@ -97,23 +98,12 @@ struct Writer {
 
 impl Writer {
     fn paint(&self, text: &str, style: Style) -> String {
-        if self.options.color {
-            text.style(style).to_string()
-        } else {
-            text.to_owned()
-        }
+        painted(self.options.color, text, style)
     }
 
     fn wrapped(&mut self, first: &str, rest: &str, text: &str) {
-        let options = textwrap::Options::new(self.options.width)
-            .initial_indent(first)
-            .subsequent_indent(rest)
-            .word_separator(textwrap::WordSeparator::AsciiSpace)
-            .word_splitter(textwrap::WordSplitter::NoHyphenation)
-            .break_words(false);
-        for line in textwrap::wrap(&terminal(text), options) {
-            let _ = writeln!(self.text, "{}", line.trim_end());
-        }
+        self.text
+            .push_str(&wrapped(self.options.width, first, rest, text));
     }
 
     /// The verdict, where there is one; it is not wrapped, so that a log has it in one piece.

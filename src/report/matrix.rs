@@ -3,11 +3,12 @@
 
 use std::fmt::Write as _;
 
-use owo_colors::{OwoColorize as _, Style};
+use owo_colors::Style;
 use serde::Serialize;
 
 use super::json::MatrixOf;
-use super::text::{overlay_lines, wrapped};
+use super::paragraph::{painted, wrapped};
+use super::text::overlay_lines;
 use crate::ask::{Answer, Cited, Way, Word};
 use crate::matrix::{Confidence, Matrix};
 use crate::report::escape::terminal;
@@ -77,11 +78,7 @@ struct Writer<'a> {
 
 impl<'a> Writer<'a> {
     fn paint(&self, text: &str, style: Style) -> String {
-        if self.color {
-            text.style(style).to_string()
-        } else {
-            text.to_owned()
-        }
+        painted(self.color, text, style)
     }
 
     fn paragraph(&mut self, first: &str, rest: &str, text: &str) {

@@ -11,6 +11,7 @@ pub mod inspection;
 pub mod json;
 pub mod markdown;
 pub mod matrix;
+mod paragraph;
 pub mod plan;
 pub mod preflight;
 pub mod text;

@@ -1,12 +1,10 @@
 //! What `matrix plan` answers, as text and as JSON by the contract `gpudoctor.plan/1`.
 
-use std::fmt::Write as _;
-
-use owo_colors::{OwoColorize as _, Style};
+use owo_colors::Style;
 use serde::Serialize;
 
-use super::escape::terminal;
 use super::json::MatrixOf;
+use super::paragraph::{self, painted};
 use crate::matrix::Matrix;
 use crate::preflight::plan::Plan;
 
@@ -35,23 +33,9 @@ pub fn json(plan: &Plan, matrix: &Matrix) -> serde_json::Result<String> {
 pub fn text(plan: &Plan, width: usize, color: bool) -> String {
     let mut out = String::new();
     let mut wrapped = |first: &str, rest: &str, text: &str| {
-        let options = textwrap::Options::new(width)
-            .initial_indent(first)
-            .subsequent_indent(rest)
-            .word_separator(textwrap::WordSeparator::AsciiSpace)
-            .word_splitter(textwrap::WordSplitter::NoHyphenation)
-            .break_words(false);
-        for line in textwrap::wrap(&terminal(text), options) {
-            let _ = writeln!(out, "{}", line.trim_end());
-        }
+        out.push_str(&paragraph::wrapped(width, first, rest, text));
     };
-    let bold = |text: String| {
-        if color {
-            text.style(Style::new().bold()).to_string()
-        } else {
-            text
-        }
-    };
+    let bold = |text: String| painted(color, &text, Style::new().bold());
     let names: Vec<&str> = plan.targets.iter().map(|(name, _)| name.as_str()).collect();
     let names = names.join(", ");
     let first = plan.builds.first();
