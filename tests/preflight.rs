@@ -784,28 +784,482 @@ fn what_a_file_pins_is_judged() {
             "",
         ),
     ] {
-        fs::write(folder.path().join("more.txt"), "torch==2.7.1+cu128\n").unwrap();
-        fs::write(folder.path().join(name), text).unwrap();
-        let found = json(folder.path(), &[name, "--target", target]);
-        let about = format!("{text:?} on {target}: {}", found["verdict"]["summary"]);
-        assert_eq!(found["verdict"]["status"], verdict, "{about}");
-        let unknown = preflight(folder.path(), &[name, "--target", target])
-            .status
-            .code();
-        assert_eq!(
-            unknown,
-            Some(i32::from(matches!(verdict, "fault" | "unknown"))),
-            "{about}"
-        );
-        if id.is_empty() {
-            continue;
-        }
-        assert_eq!(found["verdict"]["finding"], id, "{about}");
-        let first = found["findings"].as_array().unwrap().iter();
-        let first = first.clone().find(|f| f["id"] == id).unwrap();
-        let fixes = first["fixes"].to_string();
-        assert!(fixes.contains(words), "{about}: {fixes}");
+        expect(folder.path(), name, text, target, verdict, id, words);
     }
+}
+
+/// Writes a file, and a `more.txt` beside it that names torch 2.7.1+cu128, judges it, and looks at verdict, finding and fix.
+fn expect(
+    folder: &Path,
+    name: &str,
+    text: &str,
+    target: &str,
+    verdict: &str,
+    id: &str,
+    words: &str,
+) {
+    fs::write(folder.join("more.txt"), "torch==2.7.1+cu128\n").unwrap();
+    fs::write(folder.join(name), text).unwrap();
+    let found = json(folder, &[name, "--target", target]);
+    let about = format!("{text:?} on {target}: {}", found["verdict"]["summary"]);
+    assert_eq!(found["verdict"]["status"], verdict, "{about}");
+    let unknown = preflight(folder, &[name, "--target", target]).status.code();
+    assert_eq!(
+        unknown,
+        Some(i32::from(matches!(verdict, "fault" | "unknown"))),
+        "{about}"
+    );
+    if id.is_empty() {
+        return;
+    }
+    assert_eq!(found["verdict"]["finding"], id, "{about}");
+    let first = found["findings"].as_array().unwrap().iter();
+    let first = first.clone().find(|f| f["id"] == id).unwrap();
+    let fixes = first["fixes"].to_string();
+    assert!(fixes.contains(words), "{about}: {fixes}");
+}
+
+#[test]
+fn what_installers_would_take_is_judged() {
+    let folder = tempfile::tempdir().unwrap();
+    const OLD: &str = "driver=470.256.02,gpu=A100,glibc=2.31";
+    let index = "https://download.pytorch.org/whl";
+    let cu118 = format!("--extra-index-url {index}/cu118\n");
+    let poetry = |python: &str| {
+        format!(
+            "[[package]]\nname = \"torch\"\nversion = \"2.5.1+cu118\"\nmarkers = \"python_version >= \\\"3.10\\\"\"\n\n[[package]]\nname = \"torch\"\nversion = \"2.4.1\"\nmarkers = \"python_version < \\\"3.10\\\"\"\n\n[metadata]\npython-versions = \"{python}\"\n"
+        )
+    };
+    let conda = |lines: &str| format!("dependencies:\n{lines}");
+    fs::write(folder.path().join("index.txt"), &cu118).unwrap();
+    fs::write(folder.path().join("torch.txt"), "torch==2.5.1\n").unwrap();
+    fs::write(folder.path().join("exact.txt"), "torch==2.5.1+cu118\n").unwrap();
+    fs::write(
+        folder.path().join("by-python.txt"),
+        "torch==2.5.1; python_version>=\"3.9\"\ntorch==2.0.1; python_version<\"3.9\"\n",
+    )
+    .unwrap();
+    for (name, text, target, verdict, id) in [
+        // Indexes hold for all files that name each other, however often they are named.
+        (
+            "requirements.txt",
+            "torch==2.5.1\n".to_owned(),
+            OLD,
+            "fault",
+            "driver-too-old",
+        ),
+        (
+            "requirements.txt",
+            "-r index.txt\ntorch==2.5.1\n".to_owned(),
+            OLD,
+            "ok",
+            "",
+        ),
+        (
+            "requirements.txt",
+            format!("{cu118}-r torch.txt\n"),
+            OLD,
+            "ok",
+            "",
+        ),
+        (
+            "requirements.txt",
+            format!("--index-url {index}/cu118\n{cu118}torch==2.5.1\n"),
+            OLD,
+            "ok",
+            "",
+        ),
+        (
+            "requirements.txt",
+            "--extra-index-url ${TORCH_INDEX}\ntorch==2.5.1\n".to_owned(),
+            OLD,
+            "unknown",
+            "",
+        ),
+        // Constraints: the build that they name, and each for its own Python.
+        (
+            "requirements.txt",
+            "-c exact.txt\ntorch==2.5.1\n".to_owned(),
+            OLD,
+            "ok",
+            "",
+        ),
+        (
+            "requirements.txt",
+            "-c by-python.txt\ntorch\n".to_owned(),
+            "driver=470.256.02,gpu=A100,python=3.11",
+            "fault",
+            "driver-too-old",
+        ),
+        (
+            "requirements.txt",
+            "-c by-python.txt\ntorch\n".to_owned(),
+            "driver=470.256.02,gpu=A100,python=3.8",
+            "ok",
+            "",
+        ),
+        // What is not read is not known.
+        (
+            "requirements.txt",
+            "torch @ git+https://example.com/pytorch@v2.5.1\n".to_owned(),
+            OLD,
+            "unknown",
+            "",
+        ),
+        (
+            "requirements.txt",
+            "vllm @ git+https://example.com/vllm@v0.8.5\n".to_owned(),
+            OLD,
+            "unknown",
+            "",
+        ),
+        // Wheels by address, with a marker and with a login.
+        (
+            "requirements.txt",
+            format!(
+                "{index}/cu124/torch-2.5.1%2Bcu124-cp311-cp311-linux_x86_64.whl ; sys_platform == \"linux\"\n"
+            ),
+            OLD,
+            "fault",
+            "driver-too-old",
+        ),
+        (
+            "requirements.txt",
+            format!(
+                "{index}/cu124/torch-2.5.1%2Bcu124-cp311-cp311-linux_x86_64.whl ; sys_platform == \"win32\"\n"
+            ),
+            OLD,
+            "ok",
+            "",
+        ),
+        (
+            "requirements.txt",
+            "https://user:pw@mirror.example/torch-2.5.1+cu124-cp311-cp311-linux_x86_64.whl\n"
+                .to_owned(),
+            OLD,
+            "fault",
+            "driver-too-old",
+        ),
+        // vLLM runs with the torch that is beside it, and has builds of its own.
+        (
+            "requirements.txt",
+            "vllm==0.8.5.post1+cu118\n".to_owned(),
+            OLD,
+            "ok",
+            "",
+        ),
+        (
+            "requirements.txt",
+            "vllm==0.8.5.post1\n".to_owned(),
+            OLD,
+            "fault",
+            "driver-too-old",
+        ),
+        (
+            "requirements.txt",
+            "torch==2.7.0+cu128\nvllm==0.9.0\n".to_owned(),
+            "driver=570.124.06,gpu=B200,glibc=2.31",
+            "ok",
+            "",
+        ),
+        (
+            "requirements.txt",
+            format!("--extra-index-url {index}/cu128\nvllm==0.9.0\n"),
+            "driver=570.124.06,gpu=B200,glibc=2.31",
+            "ok",
+            "",
+        ),
+        (
+            "requirements.txt",
+            "vllm==0.9.0\n".to_owned(),
+            "driver=570.124.06,gpu=B200,glibc=2.31",
+            "fault",
+            "framework-lacks-gpu-code",
+        ),
+        // Poetry's bounds of Python.
+        ("poetry.lock", poetry("^3.11"), OLD, "ok", ""),
+        ("poetry.lock", poetry("~3.11"), OLD, "ok", ""),
+        ("poetry.lock", poetry(">=3.11"), OLD, "ok", ""),
+        ("poetry.lock", poetry("^3.9"), OLD, "unknown", ""),
+        // Conda: the build says which CUDA; where it is open, conda takes one that runs.
+        (
+            "environment.yml",
+            conda("- tensorflow=2.17.0=cpu_py312*\n"),
+            OLD,
+            "warning",
+            "framework-cpu-build",
+        ),
+        (
+            "environment.yml",
+            conda("- tensorflow=2.15.0=cuda118*\n"),
+            OLD,
+            "ok",
+            "",
+        ),
+        (
+            "environment.yml",
+            conda("- tensorflow=2.18\n"),
+            OLD,
+            "ok",
+            "",
+        ),
+        (
+            "environment.yml",
+            conda("- pytorch=2.5.1=cuda126*\n"),
+            OLD,
+            "fault",
+            "driver-too-old",
+        ),
+        (
+            "environment.yml",
+            conda("- pytorch=2.5.1=*cuda126*\n"),
+            OLD,
+            "fault",
+            "driver-too-old",
+        ),
+        (
+            "environment.yml",
+            conda("- pytorch=2.5.1=*cuda*\n"),
+            OLD,
+            "ok",
+            "",
+        ),
+        (
+            "environment.yml",
+            conda("- pytorch[build=cuda126*]\n"),
+            OLD,
+            "fault",
+            "driver-too-old",
+        ),
+        (
+            "environment.yml",
+            conda("- cuda-version>=12\n"),
+            OLD,
+            "fault",
+            "driver-too-old",
+        ),
+        (
+            "environment.yml",
+            conda("- cuda-version>=11.2\n"),
+            OLD,
+            "ok",
+            "",
+        ),
+        (
+            "environment.yml",
+            conda("- nvidia/label/cuda-12.4.0::cuda-toolkit\n"),
+            OLD,
+            "fault",
+            "driver-too-old",
+        ),
+        (
+            "environment.yml",
+            conda(
+                "- pip:\n  - --extra-index-url https://download.pytorch.org/whl/cu118\n  - torch==2.5.1\n",
+            ),
+            OLD,
+            "ok",
+            "",
+        ),
+        (
+            "environment.yml",
+            conda("- pip: [\"torch==2.5.1\"]\n"),
+            OLD,
+            "fault",
+            "driver-too-old",
+        ),
+        (
+            "environment.yml",
+            conda("- pip:\n  - -r torch.txt\n"),
+            OLD,
+            "fault",
+            "driver-too-old",
+        ),
+        // NVIDIA's libraries say in their name which CUDA they are for.
+        (
+            "requirements.txt",
+            "nvidia-cublas-cu12==12.1.3.1\n".to_owned(),
+            OLD,
+            "fault",
+            "driver-too-old",
+        ),
+        (
+            "requirements.txt",
+            "nvidia-cublas-cu11==11.11.3.6\n".to_owned(),
+            OLD,
+            "ok",
+            "",
+        ),
+        // The Python of the target.
+        (
+            "requirements.txt",
+            "torch==2.4.1\n".to_owned(),
+            "driver=580.95.05,gpu=A100,python=3.13",
+            "fault",
+            "no-wheel-for-python",
+        ),
+        (
+            "requirements.txt",
+            "torch==2.5.1\n".to_owned(),
+            "driver=580.95.05,gpu=A100,python=3.8",
+            "fault",
+            "no-wheel-for-python",
+        ),
+        (
+            "requirements.txt",
+            "torch==2.5.1\n".to_owned(),
+            "driver=580.95.05,gpu=A100,python=3.13",
+            "ok",
+            "",
+        ),
+        (
+            "requirements.txt",
+            "vllm==0.8.5.post1\n".to_owned(),
+            "driver=580.95.05,gpu=A100,python=3.13",
+            "fault",
+            "no-wheel-for-python",
+        ),
+        (
+            "requirements.txt",
+            "vllm==0.8.5.post1\n".to_owned(),
+            "driver=580.95.05,gpu=A100,python=3.12",
+            "ok",
+            "",
+        ),
+        (
+            "requirements.txt",
+            "jax[cuda12]==0.5.3\n".to_owned(),
+            "driver=580.95.05,gpu=A100,python=3.9",
+            "fault",
+            "no-wheel-for-python",
+        ),
+        // Release notes: no code for Maxwell.
+        (
+            "requirements.txt",
+            "tensorflow[and-cuda]==2.18.0\n".to_owned(),
+            "driver=570.124.06,gpu=M60,glibc=2.31",
+            "fault",
+            "framework-lacks-gpu-code",
+        ),
+        (
+            "requirements.txt",
+            "tensorflow[and-cuda]==2.18.0\n".to_owned(),
+            "driver=570.124.06,gpu=P100,glibc=2.31",
+            "ok",
+            "",
+        ),
+        // GPUs as people write them.
+        (
+            "requirements.txt",
+            "torch==2.7.1+cu128\n".to_owned(),
+            "driver=580.95.05,gpu=RTX5090+A100 80GB",
+            "ok",
+            "",
+        ),
+    ] {
+        expect(folder.path(), name, &text, target, verdict, id, "");
+    }
+}
+
+#[test]
+fn a_wheel_is_taken_by_its_tags() {
+    let folder = tempfile::tempdir().unwrap();
+    let script = "import sys, zipfile\nzipfile.ZipFile(sys.argv[1], 'w').writestr('w-1.dist-info/METADATA', 'Name: w\\nVersion: 1\\n')";
+    const TARGET: &str = "driver=535.183.01,gpu=A100,glibc=2.31,python=3.12";
+    for (tags, verdict, id) in [
+        ("cp312-cp312-manylinux_2_28_x86_64", "ok", ""),
+        ("cp38-abi3-manylinux2014_x86_64", "ok", ""),
+        ("py3-none-any", "ok", ""),
+        ("py2.py3-none-linux_x86_64", "ok", ""),
+        (
+            "cp312-cp312-manylinux_2_34_x86_64.manylinux_2_28_x86_64",
+            "ok",
+            "",
+        ),
+        (
+            "cp312-cp312-manylinux_2_34_x86_64",
+            "fault",
+            "glibc-too-old",
+        ),
+        (
+            "cp311-cp311-manylinux_2_28_x86_64",
+            "fault",
+            "no-wheel-for-python",
+        ),
+        ("cp313-abi3-linux_x86_64", "fault", "no-wheel-for-python"),
+        (
+            "cp312-cp312-manylinux_2_28_aarch64",
+            "fault",
+            "program-other-architecture",
+        ),
+        (
+            "cp312-cp312-win_amd64",
+            "fault",
+            "program-other-architecture",
+        ),
+        (
+            "cp312-cp312-musllinux_1_2_x86_64",
+            "fault",
+            "program-other-architecture",
+        ),
+    ] {
+        let name = format!("w-1-{tags}.whl");
+        let made = std::process::Command::new("python3")
+            .args(["-c", script, &name])
+            .current_dir(folder.path())
+            .status()
+            .unwrap();
+        assert!(made.success());
+        let found = json(folder.path(), &[&name, "--target", TARGET]);
+        let verdict_of = &found["verdict"];
+        assert_eq!(
+            verdict_of["status"], verdict,
+            "{tags}: {}",
+            verdict_of["summary"]
+        );
+        if !id.is_empty() {
+            assert_eq!(verdict_of["finding"], id, "{tags}");
+        }
+    }
+}
+
+#[test]
+fn the_first_fix_stands_in_the_head_whatever_the_target_is_called() {
+    let folder = tempfile::tempdir().unwrap();
+    fs::write(folder.path().join("requirements.txt"), "torch==2.10.0\n").unwrap();
+    for target in ["driver=470,gpu=A100", "gpu-off-bus:driver=470,gpu=A100"] {
+        let words = ["requirements.txt", "--target", target];
+        let text = stdout(&preflight(folder.path(), &words));
+        let second = text.lines().nth(1).unwrap();
+        assert!(second.starts_with("fix: "), "{text}");
+        let key = json(folder.path(), &words)["verdict"]["key"].to_string();
+        assert!(key.starts_with("\"driver-too-old:requirements.txt:1"), "{key}");
+    }
+}
+
+#[test]
+fn a_folder_is_judged_with_what_is_pinned_in_it() {
+    let folder = tempfile::tempdir().unwrap();
+    fs::create_dir_all(folder.path().join("app/tests")).unwrap();
+    fs::write(folder.path().join("app/requirements.txt"), "torch==2.5.1\n").unwrap();
+    let status = |target: &str| {
+        let found = json(folder.path(), &["app", "--target", target]);
+        found["verdict"]["status"].as_str().unwrap().to_owned()
+    };
+    assert_eq!(status("driver=470.256.02,gpu=A100"), "fault");
+    assert_eq!(status("driver=550.163.01,gpu=A100"), "ok");
+    // Of tests and other projects in it nothing is said.
+    fs::write(
+        folder.path().join("app/requirements.txt"),
+        "torch==2.0.1+cu118\n",
+    )
+    .unwrap();
+    fs::write(
+        folder.path().join("app/tests/requirements.txt"),
+        "torch==2.5.1\n",
+    )
+    .unwrap();
+    assert_eq!(status("driver=470.256.02,gpu=A100"), "ok");
 }
 
 #[test]

@@ -28,9 +28,20 @@ pub(super) struct Renderers<'a> {
 
 /// Refuses two reports in one file, of which the second would be all that is left.
 pub(super) fn check(args: &ReportArgs) -> Result<(), Error> {
+    // `a.xml` and `./a.xml` are one.
+    let whole = |file: &Path| -> PathBuf {
+        let path = std::path::absolute(file).unwrap_or_else(|_| file.to_owned());
+        path.components().collect()
+    };
     for (index, output) in args.output.iter().enumerate() {
+        if output.file == Path::new("-") {
+            return Err(Error::Usage(
+                "--output: `-` is no file: what goes to standard output is chosen by --format"
+                    .to_owned(),
+            ));
+        }
         let mut before = args.output.iter().take(index);
-        if before.any(|other| other.file == output.file) {
+        if before.any(|other| whole(&other.file) == whole(&output.file)) {
             return Err(Error::Usage(format!(
                 "--output: two reports go to {}: give each a file of its own",
                 output.file.display()

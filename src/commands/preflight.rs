@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use super::deliver::{Renderers, deliver};
 use super::inspect::Progress;
 use super::{files, look, now, overlay, snapshot, terminal, with_watch};
-use crate::cli::{FailOn, FleetArgs, LookArgs, PreflightArgs};
+use crate::cli::{FailOn, FleetArgs, LookArgs, PreflightArgs, ReportArgs};
 use crate::diagnosis::{Options, Status, diagnose};
 use crate::error::Error;
 use crate::facts::Layer;
@@ -61,6 +61,17 @@ pub(super) fn run(args: &PreflightArgs) -> Result<u8, Error> {
         }
         Ok::<(), Error>(())
     })?;
+    not_over(&args.report, &artifacts, &folder)?;
+    let mut problems = found.problems;
+    if artifacts.is_empty() && problems.is_empty() {
+        problems.push(format!(
+            "nothing was judged: {} that the artifacts mean can hold neither device code nor pins",
+            match found.paths.len() {
+                1 => "the one file".to_owned(),
+                count => format!("the {count} files"),
+            }
+        ));
+    }
     let mut ignore = config.ignore;
     for name in &args.ignore {
         let id = name.split(':').next().unwrap_or(name);
@@ -103,7 +114,7 @@ pub(super) fn run(args: &PreflightArgs) -> Result<u8, Error> {
         targets: &targets,
         ignore: &ignore,
         today: taken_at.get(..10).unwrap_or_default(),
-        problems: &found.problems,
+        problems: &problems,
         matrix: &matrix,
     });
     if !args.no_redact {
@@ -289,6 +300,27 @@ fn place(folder: &str, path: &str) -> String {
     }
 }
 
+/// Refuses to write a report over what is judged.
+fn not_over(args: &ReportArgs, artifacts: &[Read], folder: &str) -> Result<(), Error> {
+    for output in &args.output {
+        let Ok(written) = output.file.canonicalize() else {
+            continue;
+        };
+        let is_same = |read: &&Read| {
+            Path::new(&place(folder, &read.path))
+                .canonicalize()
+                .is_ok_and(|judged| judged == written)
+        };
+        if let Some(read) = artifacts.iter().find(is_same) {
+            return Err(Error::Usage(format!(
+                "--output: {} is judged here, and a report would be written over it",
+                read.path.escape_debug()
+            )));
+        }
+    }
+    Ok(())
+}
+
 /// Reads one artifact; `None` where a glob met a file that device code cannot be in.
 fn read(sysroot: &Sysroot, place: &str, path: &str, is_named: bool) -> Result<Option<Read>, Error> {
     if manifest::is_manifest(place) || is_list_of_requirements(sysroot, place) {
@@ -344,7 +376,7 @@ fn read(sysroot: &Sysroot, place: &str, path: &str, is_named: bool) -> Result<Op
             .files
             .retain(|file| file.is_gpu() || file.is_damaged());
     }
-    Ok(Some(Read {
+    let mut read = Read {
         image,
         path: path.to_owned(),
         kind,
@@ -352,7 +384,17 @@ fn read(sysroot: &Sysroot, place: &str, path: &str, is_named: bool) -> Result<Op
         pins: Vec::new(),
         requires,
         unread,
-    }))
+    };
+    if read.kind == "folder" {
+        // What is pinned beside the binaries goes with them. Folders in it are other projects, tests, documents.
+        for name in sysroot.list(place, manifest::is_manifest).items() {
+            let beside = |of: &str| crate::sysroot::join(of, name);
+            let pinned = read_manifest(sysroot, &beside(place), &beside(path))?;
+            read.pins.extend(pinned.pins);
+            read.unread.extend(pinned.unread);
+        }
+    }
+    Ok(Some(read))
 }
 
 /// A list of requirements under a name of its own: `deps.txt`, `gpu.in`.
@@ -400,6 +442,7 @@ fn read_manifest(sysroot: &Sysroot, place: &str, path: &str) -> Result<Read, Err
                 let mut read = read(&path, &text);
                 waiting.extend(within(&place, &path, &mut read));
                 whole.problems.extend(read.problems);
+                whole.indexes.extend(read.indexes);
                 if is_constraint {
                     constraints.extend(read.pins);
                 } else {
@@ -410,6 +453,7 @@ fn read_manifest(sysroot: &Sysroot, place: &str, path: &str) -> Result<Read, Err
         }
     }
     manifest::constrain(&mut whole.pins, &constraints);
+    manifest::from_indexes(&mut whole.pins, &whole.indexes);
     Ok(Read {
         path: path.to_owned(),
         kind: whole.kind.to_owned(),
@@ -468,6 +512,23 @@ fn begin(args: &PreflightArgs, matrix: &Matrix) -> Result<u8, Error> {
         .first()
         .or_else(|| own?.name.as_ref())
         .map_or("prod", String::as_str);
+    if !config::is_target_name(name) {
+        return Err(Error::Usage(format!(
+            "--target-name: `{}`: {}",
+            name.escape_debug(),
+            config::TARGET_NAME
+        )));
+    }
+    if let [_, second, ..] = args.fleet.target.as_slice() {
+        return Err(Error::Usage(format!(
+            "--init writes one target; add `{}` to the file by hand",
+            second
+                .name
+                .as_deref()
+                .unwrap_or("the second one")
+                .escape_debug()
+        )));
+    }
     let artifacts = artifacts_here(&path);
     let mut wrote_from = "flags".to_owned();
     let target = match (own, &args.from) {

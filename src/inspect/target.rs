@@ -143,21 +143,47 @@ fn capability_of(name: &str, matrix: &Matrix) -> Result<Capability, String> {
         .max_by_key(|word| word.len())
         .cloned()
         .unwrap_or_default();
-    let mut found: Vec<(Capability, String)> = matrix
-        .gpus_named(&longest)
-        .into_iter()
-        .filter(|gpu| {
+    let with_words = |wanted: &[String]| -> Vec<(Capability, String)> {
+        let gpus = matrix.gpus_named(&longest).into_iter();
+        gpus.filter(|gpu| {
             let of_gpu = words(&gpu.name);
             gpu.chip.eq_ignore_ascii_case(name.trim())
                 || of_gpu.windows(wanted.len().max(1)).any(|w| w == wanted)
         })
         .filter_map(|gpu| Some((gpu.capability?, gpu.name)))
-        .collect();
+        .collect()
+    };
+    let mut found = with_words(&wanted);
+    // `A100 80GB`: how much memory it has does not change what it runs.
+    let is_memory = |word: &str| {
+        let digits = word.strip_suffix("gb").unwrap_or_default();
+        !digits.is_empty() && digits.bytes().all(|b| b.is_ascii_digit())
+    };
+    if found.is_empty() && wanted.iter().any(|word| is_memory(word)) {
+        let mut bare = wanted.clone();
+        bare.retain(|word| !is_memory(word));
+        if !bare.is_empty() {
+            found = with_words(&bare);
+        }
+    }
+    // `RTX5090`: two words and more, written as one.
+    if found.is_empty() && !wanted.is_empty() {
+        let glued = wanted.concat();
+        let is_meant = |name: &str| {
+            let of_gpu = words(name);
+            (2..=3).any(|n| of_gpu.windows(n).any(|part| part.concat() == glued))
+        };
+        let gpus = matrix.gpus_named("").into_iter();
+        found = gpus
+            .filter(|gpu| is_meant(&gpu.name))
+            .filter_map(|gpu| Some((gpu.capability?, gpu.name)))
+            .collect();
+    }
     found.sort_unstable();
     found.dedup_by_key(|(capability, _)| *capability);
     match found.as_slice() {
         [] => Err(format!(
-            "GPU `{}` is not known: give its architecture, such as gpu=sm_90",
+            "GPU `{}` is not known: give its architecture, such as gpu=sm_90 for an H100",
             name.escape_debug()
         )),
         [(capability, _)] => Ok(*capability),

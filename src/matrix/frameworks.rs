@@ -109,6 +109,9 @@ pub struct TensorflowRelease {
     pub cuda_extra: bool,
     /// Device code in its libraries, where known.
     pub archs: Option<CodeTargets>,
+    /// The least compute capability, where its release notes name it.
+    #[serde(with = "optional_capability", default)]
+    pub capability_min: Option<Capability>,
     /// What else is worth knowing.
     pub note: Option<String>,
     /// Who says so.

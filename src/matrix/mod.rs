@@ -52,7 +52,7 @@ pub use rows::{Capability, Confidence, Note};
 pub use targets::{BinaryRule, CodeFit, CodeTargets, CompatBorder, Fit, Scope, Target};
 pub use toolchain::{Glibc, HostCompiler, PtxasTargets, SharedMath};
 pub use torch::{Machine, TorchBuild, TorchWanted, cuda_of_torch_tag, torch_tag};
-pub use wheels::{CpuSetting, LibrariesExtra, Opens, Wheel, WheelFor, WheelPlatform};
+pub use wheels::{CpuSetting, LibrariesExtra, Opens, Wheel, WheelFor, WheelPlatform, WheelPython};
 
 /// The bundled files: name and text. A table lies in one of them.
 const FILES: [(&str, &str); 10] = [
@@ -246,6 +246,8 @@ tables! {
     libraries_extras: FRAMEWORKS, "libraries_extra", LibrariesExtra;
     /// Platform tags of wheels, by package, machine and release.
     wheel_platforms: FRAMEWORKS, "wheel_platform", WheelPlatform;
+    /// Pythons that wheels are for, by package and release.
+    wheel_python_rows: FRAMEWORKS, "wheel_python", WheelPython;
     /// Libraries that frameworks open by name.
     opened: FRAMEWORKS, "opens", Opens;
     /// Variables that take a framework off the GPU.

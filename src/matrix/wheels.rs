@@ -151,6 +151,43 @@ row!(WheelPlatform, |row| format!(
     row.package, row.first, row.machine
 ));
 
+/// The Pythons for which there are wheels of a package, from a release on.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct WheelPython {
+    /// The package, as indexes compare names: `onnxruntime-gpu`.
+    pub package: String,
+    /// The first release of the row; it holds up to the next row of the package.
+    pub first: Version,
+    /// The oldest Python with a wheel: 3.9.
+    pub oldest: Version,
+    /// The newest one; `None` where the wheels are for any newer one as well.
+    pub newest: Option<Version>,
+    /// Who says so.
+    pub source: String,
+    /// How far to trust it.
+    pub confidence: Confidence,
+}
+row!(WheelPython, |row| format!("{} {}", row.package, row.first));
+
+impl WheelPython {
+    /// Whether there is a wheel for a Python.
+    pub fn takes(&self, python: &Version) -> bool {
+        let minor = Version::parse(&python.major_minor());
+        minor.is_some_and(|minor| {
+            minor >= self.oldest && self.newest.as_ref().is_none_or(|newest| minor <= *newest)
+        })
+    }
+
+    /// `3.9 to 3.13`.
+    pub fn shown(&self) -> String {
+        match &self.newest {
+            Some(newest) => format!("{} to {newest}", self.oldest),
+            None => format!("{} and newer", self.oldest),
+        }
+    }
+}
+
 /// Whether there is a wheel of a release for a machine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum WheelFor<'m> {
@@ -179,6 +216,13 @@ impl Matrix {
             None if rows().any(|row| row.first <= *version) => WheelFor::None,
             None => WheelFor::Unknown,
         }
+    }
+
+    /// The Pythons for which a release has wheels; `None` where no table says.
+    pub fn wheel_pythons(&self, package: &str, version: &Version) -> Option<&WheelPython> {
+        let rows = self.wheel_python_rows().iter();
+        rows.filter(|row| row.package == package && row.first <= *version)
+            .max_by_key(|row| &row.first)
     }
 
     /// The packages that bring a library of this soname, for each major version of CUDA.

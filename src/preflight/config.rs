@@ -133,7 +133,10 @@ pub fn parse(text: &str, matrix: &Matrix) -> Result<Config, String> {
     let lines = Lines(text);
     let file: File = toml::from_str(text).map_err(|e| {
         let at = e.span().map_or(0, |span| span.start);
-        lines.wrong(at, plain(&one_line(e.message())))
+        lines.wrong(
+            at,
+            unquoted(text, at).unwrap_or_else(|| plain(&one_line(e.message()))),
+        )
     })?;
     let mut config = Config::default();
     for (name, table) in &file.target {
@@ -174,19 +177,36 @@ pub fn parse(text: &str, matrix: &Matrix) -> Result<Config, String> {
     Ok(config)
 }
 
+/// Whether a name can be that of a target.
+pub fn is_target_name(name: &str) -> bool {
+    let is_plain = |c: char| c.is_ascii_alphanumeric() || "-_.".contains(c);
+    !name.is_empty() && name.chars().all(is_plain)
+}
+
+/// What the name of a target may have in it.
+pub const TARGET_NAME: &str = "the name of a target has letters, digits, `-`, `_` and `.` only";
+
+/// `driver = 535.104.05` is no number of TOML: what is wrong with the line there, where it is that.
+fn unquoted(text: &str, at: usize) -> Option<String> {
+    let before = text.get(..at)?;
+    let start = before.rfind('\n').map_or(0, |end| end + 1);
+    let line = text.get(start..)?.lines().next()?;
+    let (key, value) = line.split_once('=')?;
+    let (key, value) = (key.trim(), value.split('#').next()?.trim());
+    let is_version =
+        value.matches('.').count() >= 2 && value.bytes().all(|b| b.is_ascii_digit() || b == b'.');
+    is_version.then(|| format!("a version is a text: put it in quotes, {key} = \"{value}\""))
+}
+
 fn target(
     name: &Spanned<String>,
     table: &Spanned<TargetTable>,
     lines: &Lines<'_>,
     matrix: &Matrix,
 ) -> Result<Target, String> {
-    let is_plain = |c: char| c.is_ascii_alphanumeric() || "-_.".contains(c);
     let place = name.span().start;
-    if name.get_ref().is_empty() || !name.get_ref().chars().all(is_plain) {
-        return Err(lines.wrong(
-            place,
-            "the name of a target has letters, digits, `-`, `_` and `.` only",
-        ));
+    if !is_target_name(name.get_ref()) {
+        return Err(lines.wrong(place, TARGET_NAME));
     }
     let table = table.get_ref();
     let mut gpus = Vec::new();

@@ -115,6 +115,15 @@ pub fn judge(question: &Question<'_>) -> Preflight {
             findings,
         }
     });
+    for ignore in &valid {
+        let met = |i: &Ignored| i.finding.id == ignore.what || i.finding.key == ignore.what;
+        if !ignored.iter().any(met) {
+            notes.push(format!(
+                "the ignore of `{}` met nothing here ({})",
+                ignore.what, ignore.reason
+            ));
+        }
+    }
     let verdict = worst(&targets, &artifacts, build_host.as_ref());
     Preflight {
         verdict,
@@ -283,6 +292,9 @@ fn of_artifact(
             findings.extend(inspect::unmet(file, brought, machine, matrix));
         }
     }
+    if read.kind == "wheel" {
+        findings.extend(pins::wheel_file(&read.path, machine));
+    }
     let pins: Vec<&Pin> = read.pins.iter().collect();
     findings.extend(pins::judge(&pins, machine, matrix, unknown));
     findings
@@ -386,10 +398,10 @@ fn worst(
                 .verdict
                 .roots
                 .iter()
-                .map(|key| format!("{key}@{}", target.name))
+                .map(|key| super::key_on(key, &target.name))
         })
         .collect();
-    verdict.key = verdict.key.map(|key| format!("{key}@{}", worst.name));
+    verdict.key = verdict.key.map(|key| super::key_on(&key, &worst.name));
     verdict.summary = match verdict.status {
         Status::Ok | Status::Absent => {
             let names: Vec<&str> = targets.iter().map(|target| target.name.as_str()).collect();
@@ -402,7 +414,7 @@ fn worst(
     let bad: Vec<&Finding> = of_build
         .filter(|f| f.severity >= Severity::Warning)
         .collect();
-    let key = |finding: &Finding| format!("{}@{}", finding.key, super::BUILD_HOST);
+    let key = |finding: &Finding| super::key_on(&finding.key, super::BUILD_HOST);
     verdict.roots.extend(bad.iter().map(|finding| key(finding)));
     if verdict.status == Status::Ok
         && let Some(first) = bad.first()

@@ -84,6 +84,12 @@ pub struct BuildHost {
 /// The name by which reports call it, where a target's name would stand.
 pub const BUILD_HOST: &str = "build host";
 
+/// The key of a finding on a target, unique in a report. No `@` between them: that would be the form of an address, which
+/// no report may hold.
+pub fn key_on(key: &str, target: &str) -> String {
+    format!("{key}#{target}")
+}
+
 /// A finding that does not count.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Ignored {

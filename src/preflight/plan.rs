@@ -134,6 +134,15 @@ impl Fleet<'_> {
             ));
         }
         let (package, release) = build.wheel;
+        if let (Some(row), Some(python)) =
+            (self.matrix.wheel_pythons(package, release), &machine.python)
+            && !row.takes(python)
+        {
+            return Some(format!(
+                "it has wheels for Python {}, and {name} has {python}",
+                row.shown()
+            ));
+        }
         match self.matrix.wheel_for(package, release, arch) {
             WheelFor::None => return Some(format!("it has no wheel for {arch}, which {name} is")),
             WheelFor::Wheel(row) => {
@@ -224,7 +233,7 @@ pub fn plan(targets: &[Target], matrix: &Matrix) -> Plan {
                     wheel: ("tensorflow", &row.version),
                     cuda: &row.cuda,
                     code: &|machine| row.archs.as_ref().filter(|_| machine == Machine::X86_64),
-                    capability_min: None,
+                    capability_min: row.capability_min,
                     compiles: false,
                     pythons: Some(&row.requires_python),
                 };

@@ -11,7 +11,7 @@ use super::paragraph::{painted, wrapped};
 use super::text::Options;
 use crate::diagnosis::Status;
 use crate::finding::{Finding, Severity};
-use crate::preflight::{Artifact, BUILD_HOST, Preflight};
+use crate::preflight::{Artifact, BUILD_HOST, Preflight, key_on};
 
 /// Artifacts without a fault that get a line of their own, where there are no more.
 const FEW: usize = 6;
@@ -101,15 +101,15 @@ impl Writer {
         };
         let _ = writeln!(self.text, "{label}{}{as_far}{others}", terminal(summary));
         let root = found.targets.iter().find_map(|target| {
-            let name = format!("@{}", target.name);
-            let key = verdict.key.as_deref()?.strip_suffix(&name)?;
-            target.findings.iter().find(|f| f.key == key)
+            let key = verdict.key.as_deref()?;
+            let mut findings = target.findings.iter();
+            findings.find(|f| key_on(&f.key, &target.name) == key)
         });
         let of_build = || {
             let key = verdict.key.as_deref()?;
-            let key = key.strip_suffix(&format!("@{BUILD_HOST}"))?;
             let host = found.build_host.as_ref()?;
-            host.findings.iter().find(|f| f.key == key)
+            let mut findings = host.findings.iter();
+            findings.find(|f| key_on(&f.key, BUILD_HOST) == key)
         };
         let root = root.or_else(of_build);
         if let Some(root) = root {

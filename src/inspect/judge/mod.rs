@@ -3,7 +3,7 @@
 mod elsewhere;
 mod image;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 pub use elsewhere::{Brought, by_minor_version, of_machine, unmet};
 pub use image::of_image;
@@ -111,7 +111,17 @@ pub fn spare_variants(files: &[&File], of_files: &mut [Vec<Finding>]) {
             sound.insert(variants_of(file), &file.path);
         }
     }
+    let with_code = files.iter().filter(|file| file.has_device_code());
+    let of_cuda: BTreeSet<String> = with_code.map(|file| variants_of(file)).collect();
     for (file, findings) in files.iter().zip(of_files) {
+        let is_other = OTHER_VENDORS
+            .iter()
+            .any(|word| crate::sysroot::file_name(&file.path).contains(word));
+        if is_other && of_cuda.contains(&variants_of(file)) {
+            // Whatever it lacks, no NVIDIA GPU misses it.
+            findings.retain(|f| f.severity < Severity::Error);
+            continue;
+        }
         let Some(other) = sound
             .get(&variants_of(file))
             .filter(|_| !is_sound(findings))
@@ -180,9 +190,16 @@ fn variants_of(file: &File) -> String {
     let mut slashes = file.path.rmatch_indices(['/', '!']);
     let from = slashes.nth(1).map_or(0, |(at, _)| at);
     let (place, name) = file.path.split_at(from);
-    let name = name.chars().filter(|c| !c.is_ascii_digit());
-    place.chars().chain(name).collect()
+    let name: String = name.chars().filter(|c| !c.is_ascii_digit()).collect();
+    // Those for other vendors' GPUs stand beside the one for CUDA, and are not loaded where that is.
+    let name = OTHER_VENDORS
+        .iter()
+        .fold(name, |name, word| name.replace(word, "_cuda"));
+    format!("{place}{name}")
 }
+
+/// How libraries for other vendors' GPUs are told from those for CUDA in their names.
+const OTHER_VENDORS: [&str; 3] = ["_rocm", "_hip", "_xpu"];
 
 fn verdict(
     found: &Inspection,
@@ -265,10 +282,19 @@ pub fn merged(findings: Vec<Finding>) -> Vec<Finding> {
         let Some(first) = finding.subjects.first() else {
             continue;
         };
-        let plural = if others == 1 { "file" } else { "files" };
+        // Of lines of requirement files: `requirements.txt:3 and 1 more`.
+        let is_line = |subject: &String| {
+            let end = subject.rsplit_once(':').map(|(_, end)| end);
+            end.is_some_and(|end| !end.is_empty() && end.bytes().all(|b| b.is_ascii_digit()))
+        };
+        let plural = match others {
+            _ if finding.subjects.iter().any(is_line) => "",
+            1 => " file",
+            _ => " files",
+        };
         let (before, after) = (
             format!("{first}), "),
-            format!("{first} and {others} more {plural}), "),
+            format!("{first} and {others} more{plural}), "),
         );
         finding.title = finding.title.replacen(&before, &after, 1);
     }

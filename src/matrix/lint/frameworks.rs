@@ -15,6 +15,7 @@ pub(super) fn check(report: &mut Report<'_>) {
     images(report);
     programs(report);
     wheel_platforms(report);
+    wheel_pythons(report);
 }
 
 fn wheel_platforms(report: &mut Report<'_>) {
@@ -31,6 +32,29 @@ fn wheel_platforms(report: &mut Report<'_>) {
         at.need(is_machine, "its machine is none");
         let is_glibc = row.glibc.major() == 2 && row.glibc.len() == 2;
         at.need(is_glibc, "its glibc is none");
+    }
+}
+
+fn wheel_pythons(report: &mut Report<'_>) {
+    let rows = report.matrix.wheel_python_rows();
+    report.ascending(
+        "wheel_python",
+        true,
+        rows.iter().map(|row| ((&row.package, &row.first), row)),
+    );
+    for row in rows {
+        let mut at = report.at("wheel_python", row.key());
+        let ends = [Some(&row.oldest), row.newest.as_ref()];
+        let are_pythons = ends
+            .iter()
+            .flatten()
+            .all(|v| v.major() == 3 && v.len() == 2);
+        at.need(are_pythons, "its Pythons are none");
+        let newest = row.newest.as_ref();
+        at.need(
+            newest.is_none_or(|newest| row.oldest <= *newest),
+            "its newest Python is older than its oldest",
+        );
     }
 }
 

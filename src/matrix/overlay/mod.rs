@@ -26,7 +26,7 @@ use super::{
     JaxPlugin, Jetson, JetsonBoard, JetsonUpgrade, LIBRARIES, Matrix, Nccl, NgcImage, NvSwitch,
     OllamaRelease, OnnxruntimeRelease, PLATFORMS, Pins, PtxIsa, PtxasTargets, SCHEMA, Soname,
     TABLES, TOOLCHAIN, TensorflowRelease, Tensorrt, Toolkit, ToolkitComponents, TorchArchs,
-    TorchRelease, TritonServer, VllmRelease, WheelPlatform, XformersRelease, lint,
+    TorchRelease, TritonServer, VllmRelease, WheelPlatform, WheelPython, XformersRelease, lint,
 };
 
 /// The longest text in a row: names are shorter, sources seldom longer.
@@ -131,6 +131,7 @@ open_tables! {
     bitsandbytes_releases: FRAMEWORKS, "bitsandbytes_release", BitsandbytesRelease, |row| row.version.clone();
     pins: FRAMEWORKS, "pins", Pins, |row| (row.package.clone(), row.version.clone());
     wheel_platforms: FRAMEWORKS, "wheel_platform", WheelPlatform, |row| (row.package.clone(), row.machine.clone(), row.first.clone());
+    wheel_python_rows: FRAMEWORKS, "wheel_python", WheelPython, |row| (row.package.clone(), row.first.clone());
     ngc_images: FRAMEWORKS, "ngc_image", NgcImage, |row| row.tag.clone();
     ollama_releases: FRAMEWORKS, "ollama_release", OllamaRelease, |row| row.first.clone();
     triton_servers: FRAMEWORKS, "triton_server", TritonServer, |row| (row.tag.clone(), row.image.clone());

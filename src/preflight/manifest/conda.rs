@@ -47,16 +47,23 @@ pub(super) fn read_environment(path: &str, text: &str) -> Manifest {
             continue;
         }
         if pip.is_some_and(|at| indent > at) {
-            if item.starts_with('-') {
-                continue;
-            }
-            match requirements::pin(item, place) {
-                Ok(pin) => manifest.pins.extend(pin),
-                Err(place) => manifest.problems.push(format!("{place}: not understood")),
-            }
+            of_pip(item, place, &mut manifest);
             continue;
         }
         pip = None;
+        // All of pip's in one line: `- pip: ["torch==2.7.1"]`.
+        if let Some(list) = item.strip_prefix("pip:") {
+            let list = list.trim().trim_matches(['[', ']']);
+            for item in list
+                .split(',')
+                .map(|item| item.trim().trim_matches(['"', '\'']))
+            {
+                if !item.is_empty() {
+                    of_pip(item, place.clone(), &mut manifest);
+                }
+            }
+            continue;
+        }
         manifest.pins.extend(spec(item, place));
     }
     if manifest.pins.is_empty() {
@@ -67,9 +74,46 @@ pub(super) fn read_environment(path: &str, text: &str) -> Manifest {
     manifest
 }
 
+/// A line of the list that pip gets: a requirement, or an option of a requirement file.
+fn of_pip(item: &str, place: String, manifest: &mut Manifest) {
+    if item.starts_with('-') {
+        match requirements::option(item) {
+            Some((option, value)) if requirements::is_index(option) => {
+                manifest.indexes.push(value.to_owned());
+            }
+            Some(("-r" | "--requirement", value)) => {
+                manifest.includes.push((value.to_owned(), false));
+            }
+            Some(("-c" | "--constraint", value)) => {
+                manifest.includes.push((value.to_owned(), true));
+            }
+            _ => {}
+        }
+        return;
+    }
+    match requirements::pin(item, place) {
+        Ok(pin) => manifest.pins.extend(pin),
+        Err(place) => manifest.problems.push(format!("{place}: not understood")),
+    }
+}
+
 /// `channel::name=version=build`, `name ==1.2`, `name>=1.2`, `name 1.2.* build`.
 fn spec(text: &str, place: String) -> Option<Pin> {
-    let text = text.rsplit("::").next()?;
+    let (channel, text) = text.rsplit_once("::").unwrap_or(("", text));
+    // `nvidia/label/cuda-12.4.0::cuda-toolkit`: the label says which release of CUDA it is.
+    let label = channel
+        .rsplit_once("/label/cuda-")
+        .map(|(_, version)| version);
+    // `pytorch[build=cuda126*]`
+    let (text, selectors) = match text.split_once('[') {
+        Some((text, selectors)) => (text, selectors.trim_end_matches(']')),
+        None => (text, ""),
+    };
+    let selected = |key: &str| {
+        let mut all = selectors.split(',').filter_map(|one| one.split_once('='));
+        let value = all.find(|(name, _)| name.trim() == key)?.1;
+        Some(value.trim().trim_matches(['"', '\'', '=']).to_owned())
+    };
     let end = text
         .find(|c: char| "=<>!~ [".contains(c))
         .unwrap_or(text.len());
@@ -79,13 +123,17 @@ fn spec(text: &str, place: String) -> Option<Pin> {
         .trim_start_matches(['=', ' '])
         .split(['=', ' '])
         .filter(|part| !part.is_empty());
-    let version = parts.next().filter(|_| is_exact);
-    let build = parts.next().filter(|_| is_exact);
+    let version = parts.next().filter(|_| is_exact).map(str::to_owned);
+    let version = version
+        .or_else(|| selected("version"))
+        .or_else(|| label.filter(|_| is_exact).map(str::to_owned));
+    let build = parts.next().filter(|_| is_exact).map(str::to_owned);
     Some(Pin {
         name: normalised(name),
         version: version.and_then(|v| Version::parse(v.trim_end_matches(".*"))),
         allowed: Specifiers::parse(rest.trim()).filter(|_| !is_exact),
-        build: build.map(str::to_owned),
+        build: build.or_else(|| selected("build")),
+        conda: true,
         place,
         ..Pin::default()
     })
@@ -163,6 +211,7 @@ fn of_conda_url(url: &str, place: &str) -> Option<Pin> {
         name: normalised(name),
         version: Version::parse(version),
         build: Some(build.to_owned()),
+        conda: true,
         arch: *arch,
         place: place.to_owned(),
         ..Pin::default()

@@ -67,7 +67,7 @@ pub(super) fn read(path: &str, text: &str) -> Manifest {
     let of_metadata = lock.metadata.as_ref();
     let of_metadata = of_metadata.and_then(|m| m.python_versions.as_ref()?.as_str());
     let pythons = lock.requires_python.as_deref().or(of_metadata);
-    let pythons = pythons.and_then(Specifiers::parse);
+    let pythons = pythons.and_then(|text| Specifiers::parse(text).or_else(|| poetrys(text)));
     let reached = reached(&lock.package);
     for (package, reached) in lock.package.iter().zip(reached) {
         let Reach::By(edges) = reached else { continue };
@@ -137,17 +137,51 @@ fn own_markers(package: &Package) -> Option<Vec<String>> {
     (!markers.is_empty()).then_some(markers)
 }
 
+/// Bounds as poetry writes them: `^3.11` is up to the next major version, `~3.11` up to the next minor one.
+fn poetrys(text: &str) -> Option<Specifiers> {
+    let mut all = Vec::new();
+    for part in text.split(',').map(str::trim) {
+        let Some(base) = part
+            .strip_prefix(['^', '~'])
+            .filter(|b| !b.starts_with('='))
+        else {
+            all.push(part.to_owned());
+            continue;
+        };
+        let mut numbers = base.trim().split('.').map(|n| n.parse::<u32>().ok());
+        let major = numbers.next()??;
+        let end = match numbers.next() {
+            Some(minor) if part.starts_with('~') => format!("{major}.{}", minor? + 1),
+            _ => format!("{}", major + 1),
+        };
+        all.push(format!(">={},<{end}", base.trim()));
+    }
+    Specifiers::parse(&all.join(","))
+}
+
 /// Markers of a package and of the ways to it: both have to hold.
 fn both(own: Option<Vec<String>>, ways: Vec<String>) -> Option<Vec<String>> {
     let own = own?;
     if own.is_empty() || ways.is_empty() {
         return Some(if own.is_empty() { ways } else { own });
     }
-    let joined = own.iter().flat_map(|own| {
-        let ways = ways.iter();
-        ways.map(move |way| format!("({own}) and ({way})"))
-    });
-    Some(joined.take(MAX_WAYS).collect())
+    let mut joined = Vec::new();
+    for own in &own {
+        for way in &ways {
+            // Along a chain the same marker stands at each package.
+            let both = if way == own || way.starts_with(&format!("({own}) and (")) {
+                way.clone()
+            } else {
+                format!("({own}) and ({way})")
+            };
+            if joined.len() < MAX_WAYS && !joined.contains(&both) {
+                joined.push(both);
+            }
+        }
+    }
+    // What no file that people have needs is not told apart: come by anyway.
+    let is_long = joined.iter().map(String::len).sum::<usize>() > MAX_MARKERS;
+    Some(if is_long { Vec::new() } else { joined })
 }
 
 /// How a package is come by.
@@ -161,6 +195,8 @@ enum Reach {
 
 /// The most ways to a package that are told apart; with more it counts as come by anyway.
 const MAX_WAYS: usize = 64;
+/// The most bytes of a package's markers.
+const MAX_MARKERS: usize = 4 << 10;
 
 /// How the packages of uv's lock are come by from the project itself: its markers stand where a package is asked for, and not
 /// at the package. Of extras and groups each is followed. Where a lock has no project in it, or another form, each package is

@@ -28,6 +28,11 @@ pub struct Pin {
     pub local: Option<String>,
     /// The tag of the index that it comes from: `cu126`, `cpu`.
     pub index: Option<String>,
+    /// Where it comes from, where that is not read, so that nothing is known of its build: a repository, a folder, an index
+    /// that a variable names.
+    pub unseen: Option<String>,
+    /// It is a package of conda's.
+    pub conda: bool,
     /// The build of a conda package: `cuda126_mkl_py312_h1`.
     pub build: Option<String>,
     /// The extras that are asked for.
@@ -55,6 +60,8 @@ pub struct Manifest {
     pub pins: Vec<Pin>,
     /// Other requirement files that it names, relative to it; true: constraints.
     pub includes: Vec<(String, bool)>,
+    /// What its options name beside PyPI: indexes and places of wheels. They hold for all files that are read together.
+    pub indexes: Vec<String>,
     /// What in it is not understood.
     pub problems: Vec<String>,
 }
@@ -104,19 +111,88 @@ pub fn read_requirements(path: &str, text: &str) -> Manifest {
     requirements::read(path, text)
 }
 
-/// Constraints say which version, where something else asks for the package.
-pub fn constrain(pins: &mut [Pin], constraints: &[Pin]) {
-    for pin in pins.iter_mut().filter(|pin| pin.version.is_none()) {
-        for other in constraints.iter().filter(|other| other.name == pin.name) {
-            if other.version.is_some() {
-                pin.version.clone_from(&other.version);
-                pin.local.clone_from(&other.local);
-            } else if let Some(bounds) = &other.allowed {
-                let own = pin.allowed.take();
-                pin.allowed = Some(own.map_or_else(|| bounds.clone(), |own| own.and(bounds)));
+/// Constraints say which version, where something else asks for the package. Of several, each for a system or a Python of its
+/// own, each makes a pin.
+pub fn constrain(pins: &mut Vec<Pin>, constraints: &[Pin]) {
+    let mut done = Vec::new();
+    for mut pin in std::mem::take(pins) {
+        let of_name = || constraints.iter().filter(|other| other.name == pin.name);
+        if let Some(version) = &pin.version {
+            // Both have to hold: the build that a constraint names is the one that comes.
+            let same = of_name().find(|other| other.version.as_ref() == Some(version));
+            if let Some(same) = same.filter(|_| pin.local.is_none()) {
+                pin.local.clone_from(&same.local);
             }
+            done.push(pin);
+            continue;
+        }
+        let exact: Vec<&Pin> = of_name().filter(|other| other.version.is_some()).collect();
+        let bounds: Vec<Specifiers> = of_name()
+            .filter_map(|other| other.allowed.clone())
+            .collect();
+        for bounds in bounds {
+            let own = pin.allowed.take();
+            pin.allowed = Some(own.map_or_else(|| bounds.clone(), |own| own.and(&bounds)));
+        }
+        if exact.is_empty() {
+            done.push(pin);
+            continue;
+        }
+        for other in exact {
+            done.push(Pin {
+                version: other.version.clone(),
+                local: other.local.clone(),
+                allowed: None,
+                markers: both_hold(&pin.markers, &other.markers),
+                ..pin.clone()
+            });
         }
     }
+    *pins = done;
+}
+
+/// Markers, one of which has to hold, of two lists that both have to hold; an empty list always does.
+fn both_hold(one: &[String], other: &[String]) -> Vec<String> {
+    match (one, other) {
+        ([], rest) | (rest, []) => rest.to_vec(),
+        _ => one
+            .iter()
+            .flat_map(|a| other.iter().map(move |b| format!("({a}) and ({b})")))
+            .collect(),
+    }
+}
+
+/// Gives each pin the index that the files name. Of several for CUDA an installer takes the build that sorts last, where it
+/// has one: each is a pin of its own, and one that runs is enough.
+pub fn from_indexes(pins: &mut Vec<Pin>, indexes: &[String]) {
+    let mut tags: Vec<String> = indexes.iter().filter_map(|url| index_tag(url)).collect();
+    tags.sort_unstable();
+    tags.dedup();
+    let variable = indexes.iter().find(|url| url.contains('$'));
+    let mut done = Vec::new();
+    for mut pin in std::mem::take(pins) {
+        if pin.local.is_some() || pin.index.is_some() || pin.conda || pin.unseen.is_some() {
+            done.push(pin);
+            continue;
+        }
+        if pin.name == "torch" {
+            pin.unseen = variable.map(|url| format!("the index {url}"));
+        }
+        match tags.split_last() {
+            Some((last, others)) => {
+                for tag in others {
+                    done.push(Pin {
+                        index: Some(tag.clone()),
+                        ..pin.clone()
+                    });
+                }
+                pin.index = Some(last.clone());
+            }
+            None => {}
+        }
+        done.push(pin);
+    }
+    *pins = done;
 }
 
 /// Reads a file by its name.

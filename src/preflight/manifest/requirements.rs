@@ -1,7 +1,7 @@
 //! `requirements.txt` of pip, as pip, uv and pip-tools write it.
 
-use super::{Manifest, Pin, index_tag, of_wheel_name, platform_tags, split_local};
-use crate::read::requirement::{Platform, Requirement};
+use super::{Manifest, Pin, of_wheel_name, platform_tags, split_local};
+use crate::read::requirement::{Marker, Platform, Requirement};
 use crate::requirement::{Requirement as Bounded, normalised};
 
 pub(super) fn read(path: &str, text: &str) -> Manifest {
@@ -9,14 +9,11 @@ pub(super) fn read(path: &str, text: &str) -> Manifest {
         kind: "requirements",
         ..Manifest::default()
     };
-    let mut indexes: Vec<String> = Vec::new();
     for (number, line) in logical_lines(text) {
         let place = format!("{path}:{number}");
         if let Some((option, value)) = option(&line) {
             match option {
-                "-i" | "--index-url" | "--extra-index-url" | "-f" | "--find-links" => {
-                    indexes.extend(index_tag(value));
-                }
+                _ if is_index(option) => manifest.indexes.push(value.to_owned()),
                 "-r" | "--requirement" => manifest.includes.push((value.to_owned(), false)),
                 "-c" | "--constraint" => manifest.includes.push((value.to_owned(), true)),
                 _ => {}
@@ -37,13 +34,19 @@ pub(super) fn read(path: &str, text: &str) -> Manifest {
             Err(place) => manifest.problems.push(format!("{place}: not understood")),
         }
     }
-    // Options hold for the whole file, wherever they stand. Several CUDA indexes leave it open.
-    if let [tag] = indexes.as_slice() {
-        for pin in manifest.pins.iter_mut().filter(|pin| pin.local.is_none()) {
-            pin.index = Some(tag.clone());
-        }
-    }
     manifest
+}
+
+/// Whether an option names where packages come from.
+pub(super) fn is_index(option: &str) -> bool {
+    [
+        "-i",
+        "--index-url",
+        "--extra-index-url",
+        "-f",
+        "--find-links",
+    ]
+    .contains(&option)
 }
 
 /// Whether a text is one of requirements, whatever its name is.
@@ -68,17 +71,26 @@ pub(super) fn looks_like(text: &str) -> bool {
 
 /// One requirement; `None` where its marker gives it to another system.
 pub(super) fn pin(text: &str, place: String) -> Result<Option<Pin>, String> {
-    // A wheel by its URL or path alone.
-    if let Some((name, version)) = (!text.contains([' ', '@', ';']) && text.contains(".whl"))
-        .then(|| of_wheel_name(text))
+    // A wheel by its URL or path alone; a marker stands behind a space.
+    let (place_of, marker) = match text.split_once(" ;") {
+        Some((head, marker)) => (head.trim(), Some(marker.trim())),
+        None => (text, None),
+    };
+    let is_one = !place_of.contains([' ', ';']) && !place_of.contains(" @");
+    if let Some((name, version)) = (is_one && is_place(place_of))
+        .then(|| of_wheel_name(place_of))
         .flatten()
     {
-        return Ok(Some(of_wheel(name, &version, text, place)));
+        let given_away = marker.is_some_and(|marker| {
+            Marker::parse(marker).is_some_and(|marker| marker.is_never_on_linux())
+        });
+        let mut pin = of_wheel(name, &version, place_of, place);
+        pin.markers = marker.map(str::to_owned).into_iter().collect();
+        return Ok((!given_away).then_some(pin));
     }
     let Some(requirement) = Requirement::parse(text) else {
         // What is installed from a folder or a repository is no pin.
-        let is_place = text.starts_with(['.', '/']) || text.contains("://");
-        return if is_place { Ok(None) } else { Err(place) };
+        return if is_place(text) { Ok(None) } else { Err(place) };
     };
     // Which Linux it is, and which Python, the target says.
     if requirement.applies(&Platform::default(), &[]) == Some(false) {
@@ -97,6 +109,11 @@ pub(super) fn pin(text: &str, place: String) -> Result<Option<Pin>, String> {
         pin.markers = markers;
         return Ok(Some(pin));
     }
+    // What comes from a repository or a folder has the version that is there.
+    let unseen = head
+        .split_once('@')
+        .map(|(_, url)| url.trim().to_owned())
+        .filter(|url| !url.is_empty());
     // `==` and `===` with what stands behind the `+`, which our versions do not keep.
     let exact = head
         .split_once("==")
@@ -114,9 +131,15 @@ pub(super) fn pin(text: &str, place: String) -> Result<Option<Pin>, String> {
         local,
         extras: requirement.extras,
         markers,
+        unseen,
         place,
         ..Pin::default()
     }))
+}
+
+/// Whether a text is a path or an address.
+fn is_place(text: &str) -> bool {
+    text.starts_with(['.', '/']) || text.contains("://") || text.ends_with(".whl")
 }
 
 fn of_wheel(name: String, version: &str, url: &str, place: String) -> Pin {
@@ -132,7 +155,7 @@ fn of_wheel(name: String, version: &str, url: &str, place: String) -> Pin {
 }
 
 /// An option at the start of a line, with its value behind a space or `=`.
-fn option(line: &str) -> Option<(&str, &str)> {
+pub(super) fn option(line: &str) -> Option<(&str, &str)> {
     if !line.starts_with('-') {
         return None;
     }

@@ -4,7 +4,8 @@ use super::*;
 
 /// Name, version, local version, index, build and place of each pin.
 fn pins(path: &str, text: &str) -> Vec<String> {
-    let manifest = read(path, text).unwrap();
+    let mut manifest = read(path, text).unwrap();
+    from_indexes(&mut manifest.pins, &manifest.indexes);
     let shown = |pin: &Pin| {
         let version = pin.version.as_ref().map_or("?", Version::as_str);
         let part = |sign: &str, value: &Option<String>| {

@@ -71,6 +71,7 @@ pub(super) fn hangs_on_marker(pin: &Pin, judged: Judged) -> Judged {
     };
     Judged {
         found: Vec::new(),
+        no_cuda: judged.no_cuda,
         not_told: vec![format!(
             "{}: whether {} is installed there hangs on `{marker}`: {say}. If it is: {}",
             pin.place,
@@ -118,6 +119,156 @@ fn tag(text: &str) -> Option<Tag> {
         return Some(Tag::Musl(machine.to_owned()));
     }
     glibc(minor.parse().ok()?, machine)
+}
+
+/// That there is no wheel of it for the Python of the machine.
+pub(super) fn python(
+    pin: &Pin,
+    build: &Build,
+    machine: &Machine,
+    matrix: &Matrix,
+) -> Option<Finding> {
+    let python = machine.python.as_ref()?;
+    let (package, version) = build.wheel.as_ref()?;
+    let row = matrix.wheel_pythons(package, version);
+    let (are_for, source) = match (row, &build.pythons) {
+        (Some(row), _) if !row.takes(python) => (row.shown(), &row.source),
+        (_, Some(bounds)) if !bounds.allow(python) => (bounds.to_string(), &build.source),
+        _ => return None,
+    };
+    let title = format!(
+        "{} has no wheel for Python {python}, which {} has ({})",
+        build.shown, machine.name, pin.place
+    );
+    Some(
+        Finding::new("no-wheel-for-python", Layer::Framework, Severity::Error, title)
+            .subject(&pin.place)
+            .component(&pin.name)
+            .evidence("pinned", &build.shown, &pin.place)
+            .evidence("wheels for Python", are_for, source)
+            .source(source)
+            .fix(Fix::at(
+                Layer::Framework,
+                format!("pin a release with a wheel for Python {python}: `gpudoctor matrix plan` names the newest one"),
+            ))
+            .fix(
+                Fix::at(Layer::Application, "run it with a Python that the release has a wheel for")
+                    .second("everything else in the environment has to be installed anew"),
+            ),
+    )
+}
+
+/// What keeps an installer from taking a wheel by the tags in its name: another machine, a newer glibc, another Python.
+pub(in crate::preflight) fn wheel_file(path: &str, machine: &Machine) -> Vec<Finding> {
+    let name = crate::sysroot::file_name(path);
+    let Some(stem) = name.strip_suffix(".whl") else {
+        return Vec::new();
+    };
+    let mut parts = stem.rsplit('-');
+    let (Some(platforms), Some(abis), Some(pythons)) = (parts.next(), parts.next(), parts.next())
+    else {
+        return Vec::new();
+    };
+    let arch = arch_of(machine);
+    let tags: Vec<Tag> = platforms.split('.').filter_map(tag).collect();
+    let finding = |id: &str, layer: Layer, title: String| {
+        Finding::new(id, layer, Severity::Error, title)
+            .subject(path)
+            .component(name)
+            .evidence(
+                "tags of the wheel",
+                format!("{pythons}-{abis}-{platforms}"),
+                path,
+            )
+    };
+    let mut found = Vec::new();
+    let is_any = tags.iter().any(|tag| matches!(tag, Tag::Any));
+    let is_own = |tag: &&Tag| match tag {
+        Tag::Any => true,
+        Tag::Glibc(_, of) => of == arch && !machine.musl,
+        Tag::Musl(of) => of == arch && machine.musl,
+    };
+    let least = tags.iter().filter(is_own).filter_map(|tag| match tag {
+        Tag::Glibc(least, _) => Some(least),
+        _ => None,
+    });
+    if !tags.iter().any(|tag| is_own(&tag)) {
+        let libc = if machine.musl { " with musl" } else { "" };
+        let title = format!(
+            "{path} is for {platforms}, and {} is Linux for {arch}{libc}: no installer takes it there",
+            machine.name
+        );
+        found.push(
+            finding("program-other-architecture", Layer::Application, title).fix(Fix::at(
+                Layer::Application,
+                format!("build the wheel for Linux on {arch}{libc} as well"),
+            )),
+        );
+    } else if let (Some(least), Some(has), false) = (least.min(), &machine.glibc, is_any)
+        && has < least
+    {
+        let title = format!(
+            "{path} is tagged for glibc {least} or newer, and {} has {has}: no installer takes it there",
+            machine.name
+        );
+        found.push(
+            finding("glibc-too-old", Layer::System, title)
+                .evidence("glibc", has.as_str(), &machine.name)
+                .fix(Fix::at(
+                    Layer::Application,
+                    format!("build the wheel in an image of manylinux with glibc {has} or older"),
+                ))
+                .fix(
+                    Fix::at(
+                        Layer::System,
+                        format!(
+                            "run it on a distribution or in an image with glibc {least} or newer"
+                        ),
+                    )
+                    .second("it changes the machine for one wheel"),
+                ),
+        );
+    }
+    if let Some(python) = &machine.python
+        && !takes_python(pythons, abis, python)
+    {
+        let title = format!(
+            "{path} is for Python {pythons}, and {} has {python}: no installer takes it there",
+            machine.name
+        );
+        found.push(
+            finding("no-wheel-for-python", Layer::Application, title).fix(Fix::at(
+                Layer::Application,
+                format!(
+                    "build the wheel for Python {python} as well, or against the limited API (abi3)"
+                ),
+            )),
+        );
+    }
+    found
+}
+
+/// Whether tags such as `cp311` and `cp311`, `cp38` and `abi3`, `py3` and `none` are for a Python.
+fn takes_python(pythons: &str, abis: &str, python: &Version) -> bool {
+    let minor = |tag: &str| -> Option<Version> {
+        let digits = tag.strip_prefix("cp").or_else(|| tag.strip_prefix("py"))?;
+        let (major, minor) = digits.split_at_checked(1)?;
+        Version::parse(&format!(
+            "{major}.{}",
+            if minor.is_empty() { "0" } else { minor }
+        ))
+    };
+    let Some(own) = Version::parse(&python.major_minor()) else {
+        return true;
+    };
+    let is_later = abis.split('.').any(|abi| abi == "abi3" || abi == "none");
+    pythons.split('.').any(|tag| match minor(tag) {
+        // A tag of another implementation says nothing here.
+        None => true,
+        Some(of) if of.major() != own.major() => false,
+        Some(of) if is_later && tag.starts_with("cp") || tag.starts_with("py") => of <= own,
+        Some(of) => of == own,
+    })
 }
 
 /// Why no wheel of it is installed there, where that is so: for glibc and the machine has musl, for a newer glibc, for another

@@ -8,53 +8,25 @@
 //! a row is unknown: it is told, and never taken for its neighbour.
 
 mod installed;
+mod meaning;
 mod open;
+
+use std::collections::BTreeMap;
+
+pub(super) use installed::wheel_file;
+use meaning::{Build, Meaning, meaning};
 
 use super::manifest::Pin;
 use crate::facts::Layer;
 use crate::finding::{Finding, Fix, Severity};
 use crate::inspect::{Machine, by_minor_version};
-use crate::matrix::{
-    Capability, CodeFit, CodeTargets, Machine as WheelMachine, Matrix, cuda_of_torch_tag, torch_tag,
-};
+use crate::matrix::{CodeFit, Matrix};
 use crate::rules::BUILT_ON_TORCH;
 use crate::target;
 use crate::version::Version;
 
 /// The machine that is judged for where a target does not say which it is.
 const ARCH: &str = "x86_64";
-
-/// What a pin means for the GPU stack.
-struct Build {
-    /// The package and its release, by which the matrix knows its wheels.
-    wheel: Option<(&'static str, Version)>,
-    /// `torch 2.7.1+cu126`.
-    shown: String,
-    /// The CUDA whose runtime it brings or needs; a major version alone where no more is known.
-    cuda: Version,
-    /// Its device code, where a table has it.
-    code: Option<CodeTargets>,
-    /// The least compute capability, where that is all that is known.
-    capability_min: Option<Capability>,
-    /// The layer that it belongs to.
-    layer: Layer,
-    /// PyTorch of that build, for the ways out.
-    torch: Option<target::Torch>,
-    /// Who says so.
-    source: String,
-}
-
-/// What is to be said of a pin by itself.
-enum Meaning {
-    /// Nothing: it is none of the stack, or brings no CUDA.
-    Nothing,
-    /// It is judged.
-    Build(Box<Build>),
-    /// It is a build without CUDA.
-    NoCuda(String),
-    /// It cannot be told what it brings.
-    Unknown(String),
-}
 
 /// Whether a pin has to do with the GPU.
 pub(super) fn concerns_gpu(pin: &Pin, matrix: &Matrix) -> bool {
@@ -76,7 +48,9 @@ pub(super) fn brought(pins: &[&Pin], matrix: &Matrix) -> (Vec<Version>, bool) {
     let mut runtimes = Vec::new();
     let mut all = false;
     for pin in pins {
-        if let Meaning::Build(build) = meaning(pin, matrix, ARCH) {
+        if let Meaning::Build(build) = meaning(pin, matrix, ARCH)
+            && build.layer != Layer::Libraries
+        {
             all |= build.layer == Layer::Framework;
             runtimes.push(build.cuda);
         }
@@ -93,23 +67,48 @@ pub(super) fn judge(
     unknown: &mut Vec<String>,
 ) -> Vec<Finding> {
     let mut findings = Vec::new();
-    let mut names: Vec<&str> = pins.iter().map(|pin| pin.name.as_str()).collect();
-    names.sort_unstable();
-    names.dedup();
-    for name in names {
+    let mut by_name: BTreeMap<&str, Vec<&Pin>> = BTreeMap::new();
+    for pin in pins {
+        by_name.entry(pin.name.as_str()).or_default().push(pin);
+    }
+    // The build of torch that is pinned is the one that vLLM gets.
+    let torch = by_name.get("torch").into_iter().flatten();
+    let mut tags = torch
+        .filter(|pin| installed::applies(pin, machine) != Some(false))
+        .filter_map(|pin| pin.local.as_ref().or(pin.index.as_ref()));
+    let tag = tags.next().filter(|first| tags.all(|tag| tag == *first));
+    for (name, of_name) in by_name {
+        let pins = of_name;
         let mut of_name = Vec::new();
-        for pin in pins.iter().filter(|pin| pin.name == name) {
+        for pin in pins {
             let applies = installed::applies(pin, machine);
             if applies == Some(false) {
                 continue;
             }
-            let Some(mut judged) = of_pin(pin, machine, matrix) else {
+            let beside = (name == "vllm" && pin.local.is_none() && pin.index.is_none())
+                .then_some(tag)
+                .flatten();
+            let judged = match beside {
+                Some(tag) => {
+                    let pin = Pin {
+                        index: Some(tag.clone()),
+                        ..pin.clone()
+                    };
+                    of_pin(&pin, machine, matrix)
+                }
+                None => of_pin(pin, machine, matrix),
+            };
+            let Some(mut judged) = judged else {
                 continue;
             };
             if applies.is_none() {
                 judged = installed::hangs_on_marker(pin, judged);
             }
             of_name.push(judged);
+        }
+        // An extra for the CPU beside one for CUDA is a choice, and not the one that is for this machine.
+        if of_name.iter().any(|judged| !judged.no_cuda) {
+            of_name.retain(|judged| !judged.no_cuda);
         }
         of_name.sort_by_key(|judged| (judged.worst(), !judged.not_told.is_empty()));
         let mut of_name = of_name.into_iter();
@@ -127,7 +126,19 @@ pub(super) fn judge(
             findings.push(finding);
         }
     }
+    without_what_follows(&mut findings);
     findings
+}
+
+/// The libraries of a framework that is too new for the driver are so as well, and change with it.
+fn without_what_follows(findings: &mut Vec<Finding>) {
+    const ID: &str = "driver-too-old";
+    let is_pin_of_framework = |f: &Finding| {
+        f.id == ID && f.severity == Severity::Error && f.complaining_layer == Layer::Framework
+    };
+    if findings.iter().any(is_pin_of_framework) {
+        findings.retain(|f| f.id != ID || f.complaining_layer == Layer::Framework);
+    }
 }
 
 /// What came of one pin.
@@ -135,6 +146,8 @@ pub(super) fn judge(
 struct Judged {
     found: Vec<Finding>,
     not_told: Vec<String>,
+    /// It is a build without CUDA.
+    no_cuda: bool,
 }
 
 impl Judged {
@@ -169,7 +182,10 @@ fn of_version(pin: &Pin, machine: &Machine, matrix: &Matrix) -> Option<Judged> {
         Meaning::Build(build) => {
             judged.found = one(pin, &build, machine, matrix, &mut judged.not_told);
         }
-        Meaning::NoCuda(shown) => judged.found = no_cuda(pin, &shown, machine),
+        Meaning::NoCuda(shown) => {
+            judged.found = no_cuda(pin, &shown, machine);
+            judged.no_cuda = true;
+        }
         Meaning::Unknown(why) => judged.not_told.push(format!("{}: {why}", pin.place)),
     }
     Some(judged)
@@ -177,268 +193,6 @@ fn of_version(pin: &Pin, machine: &Machine, matrix: &Matrix) -> Option<Judged> {
 
 fn arch_of(machine: &Machine) -> &str {
     machine.arch.as_deref().unwrap_or(ARCH)
-}
-
-fn meaning(pin: &Pin, matrix: &Matrix, arch: &str) -> Meaning {
-    match pin.name.as_str() {
-        "torch" => torch(pin, matrix, arch),
-        "pytorch" | "pytorch-gpu" | "libtorch" => conda_build(pin),
-        "tensorflow" | "tensorflow-gpu" => tensorflow(pin, matrix, arch),
-        "onnxruntime-gpu" => onnxruntime(pin, matrix, arch),
-        "vllm" => vllm(pin, matrix, arch),
-        "jax" => match pin.extras.iter().find_map(|extra| jax_extra(extra)) {
-            Some(major) => jax(pin, major, matrix),
-            None => Meaning::Nothing,
-        },
-        name => match name
-            .strip_prefix("jax-cuda")
-            .and_then(|rest| rest.strip_suffix("-plugin"))
-        {
-            Some(major) => major
-                .parse()
-                .map_or(Meaning::Nothing, |major| jax(pin, major, matrix)),
-            None => by_name(pin),
-        },
-    }
-}
-
-/// `cuda12`, `cuda12-pip`, `cuda13-local`.
-fn jax_extra(extra: &str) -> Option<u32> {
-    let rest = extra.strip_prefix("cuda")?;
-    rest.split('-').next()?.parse().ok()
-}
-
-fn framework(shown: String, cuda: Version, code: Option<CodeTargets>, source: &str) -> Build {
-    Build {
-        wheel: None,
-        shown,
-        cuda,
-        code,
-        capability_min: None,
-        layer: Layer::Framework,
-        torch: None,
-        source: source.to_owned(),
-    }
-}
-
-fn open(pin: &Pin, what: &str) -> Meaning {
-    Meaning::Unknown(format!(
-        "{} has no version (`{}==...`), so which {what} comes cannot be told",
-        pin.name, pin.name
-    ))
-}
-
-fn no_row(pin: &Pin, version: &Version) -> Meaning {
-    Meaning::Unknown(format!("{} {version} is not in the matrix", pin.name))
-}
-
-fn torch(pin: &Pin, matrix: &Matrix, arch: &str) -> Meaning {
-    let wheel_machine = WheelMachine::parse(arch);
-    let tag = pin.local.as_ref().or(pin.index.as_ref());
-    let Some(version) = &pin.version else {
-        return open(pin, "CUDA");
-    };
-    let Some(release) = matrix.torch_release(version) else {
-        return match tag.and_then(|tag| cuda_of_torch_tag(tag)) {
-            Some(_) | None => no_row(pin, version),
-        };
-    };
-    let cuda = match tag {
-        Some(tag) => match cuda_of_torch_tag(tag) {
-            Some(cuda) if release.cudas.contains(&cuda) => cuda,
-            // The index that holds no such build leaves it to the others.
-            Some(_) if pin.local.is_none() => release.cuda.clone(),
-            Some(cuda) => {
-                return Meaning::Unknown(format!(
-                    "the matrix knows no torch {version}+{}",
-                    torch_tag(&cuda)
-                ));
-            }
-            None if pin.local.is_some() || tag == "cpu" => {
-                return Meaning::NoCuda(format!("torch {version}+{tag}"));
-            }
-            None => release.cuda.clone(),
-        },
-        None if wheel_machine == Some(WheelMachine::Aarch64) && !release.aarch64_cuda => {
-            return Meaning::NoCuda(format!(
-                "torch {} for aarch64, as on PyPI,",
-                release.version
-            ));
-        }
-        None => release.cuda.clone(),
-    };
-    let archs = matrix.torch_archs(&release.version, &cuda);
-    let shown = format!("torch {}+{}", release.version, torch_tag(&cuda));
-    let asked = target::Torch {
-        version: release.version.clone(),
-        build: Some(target::TorchBuild::Cuda(cuda.clone())),
-    };
-    let source = archs.map_or(&release.source, |row| &row.source);
-    let code = archs.and_then(|row| row.code(wheel_machine?).cloned());
-    let mut build = framework(shown, cuda, code, source);
-    build.torch = Some(asked);
-    build.wheel = Some(("torch", release.version.clone()));
-    Meaning::Build(Box::new(build))
-}
-
-/// PyTorch of conda: which CUDA it is built for stands in its build, `cuda126_...`, `py3.12_cuda12.4_...`. Its device code
-/// is not that of the wheels, and no table has it.
-fn conda_build(pin: &Pin) -> Meaning {
-    let Some(build) = &pin.build else {
-        return Meaning::Nothing;
-    };
-    let Some(at) = build.find("cuda") else {
-        let is_cpu = build.contains("cpu");
-        let version = pin.version.as_ref().map_or("", Version::as_str);
-        return if is_cpu {
-            Meaning::NoCuda(format!("{} {version} ({build})", pin.name))
-        } else {
-            Meaning::Nothing
-        };
-    };
-    let rest = build.get(at + 4..).unwrap_or_default();
-    let rest = rest.trim_start_matches('_');
-    let word = rest.split('_').next().unwrap_or_default();
-    let cuda = if word.contains('.') {
-        Version::parse(word)
-    } else {
-        cuda_of_torch_tag(&format!("cu{word}"))
-    };
-    match cuda {
-        Some(cuda) => {
-            let version = pin.version.as_ref().map_or("", Version::as_str);
-            Meaning::Build(Box::new(framework(
-                format!("{} {version} ({build})", pin.name),
-                cuda,
-                None,
-                "the build of the conda package",
-            )))
-        }
-        None => Meaning::Nothing,
-    }
-}
-
-fn tensorflow(pin: &Pin, matrix: &Matrix, arch: &str) -> Meaning {
-    let Some(version) = &pin.version else {
-        return open(pin, "CUDA");
-    };
-    let Some(row) = matrix.tensorflow_release(version) else {
-        return no_row(pin, version);
-    };
-    if arch != ARCH {
-        return Meaning::Unknown(format!(
-            "whether tensorflow {version} for {arch} is built with CUDA is not known"
-        ));
-    }
-    let shown = format!("tensorflow {version} (CUDA {})", row.cuda);
-    let mut build = framework(shown, row.cuda.clone(), row.archs.clone(), &row.source);
-    build.wheel = Some(("tensorflow", version.clone()));
-    Meaning::Build(Box::new(build))
-}
-
-fn onnxruntime(pin: &Pin, matrix: &Matrix, arch: &str) -> Meaning {
-    let Some(version) = &pin.version else {
-        return open(pin, "CUDA");
-    };
-    let Some(row) = matrix.onnxruntime(version) else {
-        return no_row(pin, version);
-    };
-    let shown = format!("onnxruntime-gpu {version} (CUDA {})", row.cuda);
-    let code = row.archs.clone().filter(|_| arch == ARCH);
-    let mut build = framework(shown, row.cuda.clone(), code, &row.source);
-    build.wheel = Some(("onnxruntime-gpu", version.clone()));
-    Meaning::Build(Box::new(build))
-}
-
-fn vllm(pin: &Pin, matrix: &Matrix, arch: &str) -> Meaning {
-    let Some(version) = &pin.version else {
-        return open(pin, "CUDA");
-    };
-    let Some(row) = matrix.vllm_release(version) else {
-        return no_row(pin, version);
-    };
-    let archs = matrix.torch_archs(&row.torch, &row.cuda);
-    let code = archs.and_then(|row| row.code(WheelMachine::parse(arch)?).cloned());
-    let shown = format!("vllm {version} (torch {}, CUDA {})", row.torch, row.cuda);
-    let mut build = framework(shown, row.cuda.clone(), code, &row.source);
-    build.capability_min = row.capability_min;
-    build.wheel = Some(("vllm", row.version.clone()));
-    Meaning::Build(Box::new(build))
-}
-
-fn jax(pin: &Pin, major: u32, matrix: &Matrix) -> Meaning {
-    let Some(version) = &pin.version else {
-        return open(pin, "CUDA");
-    };
-    let (Some(row), Some(cuda)) = (
-        matrix.jax_plugin(version, major),
-        Version::parse(&major.to_string()),
-    ) else {
-        return no_row(pin, version);
-    };
-    let mut build = framework(
-        format!("{} {version} (CUDA {major})", row.plugin),
-        cuda,
-        None,
-        &row.source,
-    );
-    build.capability_min = Some(row.capability_min);
-    build.wheel = match major {
-        12 => Some(("jax-cuda12-plugin", row.version.clone())),
-        13 => Some(("jax-cuda13-plugin", row.version.clone())),
-        _ => None,
-    };
-    Meaning::Build(Box::new(build))
-}
-
-/// Packages that say in their name which CUDA they are for, and NVIDIA's own runtime.
-fn by_name(pin: &Pin) -> Meaning {
-    // The version of these is that of CUDA.
-    const OF_CUDA: &[&str] = &[
-        "nvidia-cuda-runtime",
-        "nvidia-cuda-runtime-cu11",
-        "nvidia-cuda-runtime-cu12",
-        "cuda-toolkit",
-        "cuda-cudart",
-        "cuda-version",
-        "cuda-runtime",
-        "cudatoolkit",
-        "pytorch-cuda",
-    ];
-    let name = pin.name.as_str();
-    let version = pin.version.as_ref();
-    let build = |cuda: Option<Version>, layer: Layer| match cuda {
-        Some(cuda) => {
-            let mut build = framework(
-                match version {
-                    Some(version) => format!("{name} {version}"),
-                    None => name.to_owned(),
-                },
-                cuda,
-                None,
-                "the name and version of the package",
-            );
-            build.layer = layer;
-            Meaning::Build(Box::new(build))
-        }
-        None => Meaning::Nothing,
-    };
-    if OF_CUDA.contains(&name) {
-        let cuda = version.and_then(|v| Version::parse(&v.major_minor()));
-        // `nvidia-cuda-runtime-cu12` alone is some 12.x.
-        let by_suffix = || Version::parse(name.rsplit_once("-cu")?.1);
-        let cuda = cuda.or_else(by_suffix);
-        return build(cuda, Layer::Runtime);
-    }
-    // cupy-cuda12x, cupy-cuda118.
-    if let Some(word) = name.strip_prefix("cupy-cuda") {
-        let cuda = match word.strip_suffix('x') {
-            Some(major) => Version::parse(major),
-            None => cuda_of_torch_tag(&format!("cu{word}")),
-        };
-        return build(cuda, Layer::Framework);
-    }
-    Meaning::Nothing
 }
 
 fn no_cuda(pin: &Pin, shown: &str, machine: &Machine) -> Vec<Finding> {
@@ -489,9 +243,15 @@ fn one(
         );
         return findings;
     }
-    let not_installed = installed::wheel(pin, build, machine, matrix, unknown);
-    if !not_installed.is_empty() {
-        return not_installed;
+    findings.extend(installed::python(pin, build, machine, matrix));
+    findings.extend(installed::wheel(pin, build, machine, matrix, unknown));
+    // What can be mended by an image or another Python leaves the driver to be judged; what is for another machine does not.
+    if machine.musl
+        || findings
+            .iter()
+            .any(|f| f.id == "program-other-architecture")
+    {
+        return findings;
     }
     let level = machine.driver.as_ref().and_then(|driver| {
         let (low, high) = matrix.cuda_level_range(driver);
@@ -620,7 +380,7 @@ fn too_old(
         ),
     )
     .subject(&pin.place)
-    .complaining(Layer::Framework)
+    .complaining(build.layer)
     .component("libcuda.so.1")
     .evidence(
         "pinned",

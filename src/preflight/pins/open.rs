@@ -29,6 +29,7 @@ pub(super) fn judge(pin: &Pin, machine: &Machine, matrix: &Matrix) -> Option<Jud
     let Some(newest) = allowed.pop() else {
         return Some(Judged {
             found: Vec::new(),
+            no_cuda: false,
             not_told: vec![format!(
                 "{}: no release of {} that `{asked}` allows is in the matrix of {}",
                 pin.place,
@@ -75,11 +76,13 @@ pub(super) fn judge(pin: &Pin, machine: &Machine, matrix: &Matrix) -> Option<Jud
         return Some(Judged {
             found: vec![left_open(pin, &asked, &why, runs, first.found)],
             not_told: Vec::new(),
+            no_cuda: false,
         });
     }
     if let Some(not_told) = not_told {
         return Some(Judged {
             found: Vec::new(),
+            no_cuda: false,
             not_told: vec![format!(
                 "{}: `{asked}` takes {newest}, which does not run ({why}); of older releases: {not_told}",
                 pin.place
@@ -162,7 +165,10 @@ fn releases(name: &str, pin: &Pin, matrix: &Matrix) -> Option<Vec<Version>> {
             rows.map(|row| row.version.clone()).collect()
         }
         _ => {
-            let extra = pin.extras.iter().find_map(|extra| super::jax_extra(extra));
+            let extra = pin
+                .extras
+                .iter()
+                .find_map(|extra| super::meaning::jax_extra(extra));
             let plugin = name.strip_prefix("jax-cuda").and_then(|rest| {
                 let major = rest.strip_suffix("-plugin")?;
                 major.parse::<u32>().ok()

@@ -139,6 +139,16 @@ pub(super) static RULES: &[Rule] = &[
         check: assembler::triton_ptxas_lacks_gpu,
     },
     Rule {
+        // Found by `preflight` alone, which knows the target's Python.
+        id: "no-wheel-for-python",
+        layer: Layer::Framework,
+        severity: Severity::Error,
+        need: Need::Detail,
+        follows_from: &[],
+        page: include_str!("../pages/no-wheel-for-python.md"),
+        check: |_| Outcome::Clean,
+    },
+    Rule {
         // Found by `preflight` alone, which reads requirement files.
         id: "version-left-open",
         layer: Layer::Framework,
