@@ -5,7 +5,7 @@
 
 use serde::Serialize;
 
-use super::fleet::{Target, least_level};
+use super::fleet::{Target, least_level, unsaid};
 use crate::finding::{Severity, shell_quote};
 use crate::inspect;
 use crate::matrix::{Capability, CodeFit, CodeTargets, Machine, Matrix, TorchBuild, WheelFor};
@@ -22,6 +22,8 @@ pub struct Plan {
     pub schema: &'static str,
     /// The machines: name, and what is known of each.
     pub targets: Vec<(String, String)>,
+    /// What is not said of them, so that nothing was held against it: `prod: driver`.
+    pub unsaid: Vec<String>,
     /// The newest builds.
     pub builds: Vec<Build>,
     /// What to compile for; absent where no GPU was named.
@@ -38,7 +40,7 @@ pub struct Build {
     /// Words that install it.
     pub install: Option<String>,
     /// What keeps a newer one out; `None` where it is the newest that there is. Where none runs: what stands against the
-    /// newest.
+    /// newest, and against the oldest where that is something else.
     pub limit: Option<String>,
     /// What holds although it runs.
     pub note: Option<String>,
@@ -277,6 +279,13 @@ pub fn plan(targets: &[Target], matrix: &Matrix) -> Plan {
             .iter()
             .map(|target| (target.name.clone(), target.described.clone()))
             .collect(),
+        unsaid: targets
+            .iter()
+            .filter_map(|target| {
+                let parts = unsaid(&target.machine);
+                (!parts.is_empty()).then(|| format!("{}: {}", target.name, parts.join(", ")))
+            })
+            .collect(),
         builds,
         compile,
     }
@@ -375,7 +384,7 @@ fn pytorch(fleet: &Fleet<'_>) -> Build {
             first.clone_from(&limit);
         }
     }
-    Build::none("PyTorch", first)
+    Build::none("PyTorch", newest_and_oldest(first, limit))
 }
 
 fn torch_against(fleet: &Fleet<'_>, build: &TorchBuild<'_>) -> Option<String> {
@@ -395,6 +404,17 @@ fn torch_against(fleet: &Fleet<'_>, build: &TorchBuild<'_>) -> Option<String> {
             compiles: false,
             pythons: None,
         })
+    })
+}
+
+/// Why none of several releases goes: what stands against the newest may be mended, and the oldest still not run.
+fn newest_and_oldest(newest: Option<String>, oldest: Option<String>) -> Option<String> {
+    let (newest, oldest) = (newest?, oldest?);
+    let why = |told: &str| told.split_once(": ").map(|(_, why)| why.to_owned());
+    Some(if why(&newest) == why(&oldest) {
+        newest
+    } else {
+        format!("{newest}; and {oldest}")
     })
 }
 
@@ -429,7 +449,7 @@ fn releases<'m, R>(
             }
         }
     }
-    Build::none(what, first)
+    Build::none(what, newest_and_oldest(first, limit))
 }
 
 fn jax(fleet: &Fleet<'_>) -> Build {
@@ -470,7 +490,7 @@ fn jax(fleet: &Fleet<'_>) -> Build {
             }
         }
     }
-    Build::none("JAX", first)
+    Build::none("JAX", newest_and_oldest(first, limit))
 }
 
 /// By the code of the torch that it pins; of its own kernels no table has a list.

@@ -47,6 +47,10 @@ pub fn text(plan: &Plan, width: usize, color: bool) -> String {
     for (name, described) in &plan.targets {
         wrapped("  ", "    ", &format!("{name}: {described}"));
     }
+    if !plan.unsaid.is_empty() {
+        let unsaid = plan.unsaid.join("; ");
+        wrapped("  ", "    ", &format!("not said, and so held against nothing: {unsaid}"));
+    }
     wrapped("", "", "");
     let indent = " ".repeat(LABEL);
     for build in &plan.builds {
