@@ -12,6 +12,7 @@ mod distros;
 mod frameworks;
 mod gpus;
 mod icds;
+mod intel;
 mod libraries;
 pub mod lint;
 mod overlay;
@@ -42,6 +43,7 @@ pub use frameworks::{
 };
 pub use gpus::{Arch, Chip, Generation, Gpu, NvSwitch, OpenModule};
 pub use icds::IcdRow;
+pub use intel::IntelGpu;
 pub use libraries::{
     Cudnn, CudnnFiles, Nccl, Soname, Tensorrt, ToolkitComponents, cudnn_answer, cudnn_of_answer,
 };
@@ -55,7 +57,7 @@ pub use torch::{Machine, TorchBuild, TorchWanted, cuda_of_torch_tag, torch_tag};
 pub use wheels::{CpuSetting, LibrariesExtra, Opens, Wheel, WheelFor, WheelPlatform};
 
 /// The bundled files: name and text. A table lies in one of them.
-const FILES: [(&str, &str); 10] = [
+const FILES: [(&str, &str); 11] = [
     (
         CUDA_DRIVER,
         include_str!("../../compat-matrix/cuda-driver.toml"),
@@ -84,6 +86,7 @@ const FILES: [(&str, &str); 10] = [
     ),
     (ROCM, include_str!("../../compat-matrix/rocm.toml")),
     (ICDS, include_str!("../../compat-matrix/icds.toml")),
+    (INTEL, include_str!("../../compat-matrix/intel.toml")),
 ];
 const CUDA_DRIVER: &str = "cuda-driver.toml";
 const GPUS: &str = "gpus.toml";
@@ -95,6 +98,7 @@ const LIBRARIES: &str = "libraries.toml";
 const FRAMEWORKS: &str = "frameworks.toml";
 const ROCM: &str = "rocm.toml";
 const ICDS: &str = "icds.toml";
+const INTEL: &str = "intel.toml";
 
 /// The only schema of the files that this version reads.
 const SCHEMA: u32 = 1;
@@ -264,6 +268,8 @@ tables! {
     rocm_drivers: ROCM, "rocm_driver", RocmDriver;
     /// Drivers of Vulkan and `OpenCL`, by library.
     icds: ICDS, "icd", IcdRow;
+    /// Intel's GPUs by name.
+    intel_gpus: INTEL, "intel_gpu", IntelGpu;
 }
 
 impl fmt::Debug for Matrix {

@@ -978,13 +978,41 @@ fn is_of_distribution(soname: &str) -> bool {
     OF_DISTRIBUTIONS.contains(&bare)
 }
 
+/// Libraries of `ROCm` and oneAPI above the runtime, by the start of their names.
+const ROCM_LIBRARIES: &[&str] = &[
+    "libMIOpen",
+    "libhipblas",
+    "libhipfft",
+    "libhiprand",
+    "libhipsolver",
+    "libhipsparse",
+    "libmkl_sycl",
+    "librccl",
+    "librocblas",
+    "librocfft",
+    "librocrand",
+    "librocsolver",
+    "librocsparse",
+];
+
 /// The layer that a library belongs to; what neither the stack nor a distribution has is the program's own.
 fn layer_of(soname: &str) -> Layer {
     let is = |stems: &[&str]| stems.iter().any(|stem| soname.starts_with(stem));
-    if is(&["libcuda.so", "libnvidia-"]) {
+    if is(&["libcuda.so", "libnvidia-", "libhsa-runtime64"]) {
         Layer::Driver
-    } else if is(&["libcudart", "libnvrtc", "libnvJitLink"]) {
+    } else if is(&[
+        "libcudart",
+        "libnvrtc",
+        "libnvJitLink",
+        "libamdhip64",
+        "libhiprtc",
+        "libamd_comgr",
+        "libsycl.so",
+        "libze_loader",
+    ]) {
         Layer::Runtime
+    } else if is(ROCM_LIBRARIES) {
+        Layer::Libraries
     } else if is(&["libtorch", "libc10", "libtensorflow", "libonnxruntime"]) {
         Layer::Framework
     } else if super::is_cuda_library(soname) {
