@@ -49,12 +49,12 @@ pub use libraries::{
 };
 pub use overlay::{Overlay, OverlayError, OverlayFile};
 pub use platforms::{BrandList, ImageRequirement, Jetson, JetsonBoard, JetsonUpgrade, VgpuSeries};
-pub use rocm::{GfxOverride, GfxRow, RocmDriver};
+pub use rocm::{GfxOverride, GfxRow, RocmDistribution, RocmDriver};
 pub use rows::{Capability, Confidence, Note};
 pub use targets::{BinaryRule, CodeFit, CodeTargets, CompatBorder, Fit, Scope, Target};
 pub use toolchain::{Glibc, HostCompiler, PtxasTargets, SharedMath};
 pub use torch::{Machine, TorchBuild, TorchWanted, cuda_of_torch_tag, torch_tag};
-pub use wheels::{CpuSetting, LibrariesExtra, Opens, Wheel, WheelFor, WheelPlatform};
+pub use wheels::{CpuSetting, CudnnCheck, LibrariesExtra, Opens, Wheel, WheelFor, WheelPlatform};
 
 /// The bundled files: name and text. A table lies in one of them.
 const FILES: [(&str, &str); 11] = [
@@ -252,6 +252,8 @@ tables! {
     wheel_platforms: FRAMEWORKS, "wheel_platform", WheelPlatform;
     /// Libraries that frameworks open by name.
     opened: FRAMEWORKS, "opens", Opens;
+    /// What frameworks say of a cuDNN that is too old.
+    cudnn_checks: FRAMEWORKS, "cudnn_check", CudnnCheck;
     /// Variables that take a framework off the GPU.
     cpu_settings: FRAMEWORKS, "cpu_setting", CpuSetting;
     /// Releases of Ollama, oldest first.
@@ -264,6 +266,8 @@ tables! {
     gfx_targets: ROCM, "gfx_target", GfxRow;
     /// Instruction sets for which code of another one is known to run.
     gfx_overrides: ROCM, "gfx_override", GfxOverride;
+    /// Distributions that are of use on AMD's GPUs alone, by the start of their names.
+    rocm_distributions: ROCM, "rocm_distribution", RocmDistribution;
     /// Releases of `ROCm` that go with a driver of AMD's packages, oldest first.
     rocm_drivers: ROCM, "rocm_driver", RocmDriver;
     /// Drivers of Vulkan and `OpenCL`, by library.

@@ -43,6 +43,19 @@ pub struct GfxOverride {
 }
 row!(GfxOverride, |row| format!("{} {}", row.gpu, row.code));
 
+/// Python distributions that are of use on AMD's GPUs alone.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct RocmDistribution {
+    /// The start of their names: `jax-rocm` stands for `jax-rocm7-plugin` as well.
+    pub name: String,
+    /// Who says so.
+    pub source: String,
+    /// How far to trust it.
+    pub confidence: Confidence,
+}
+row!(RocmDistribution, |row| row.name);
+
 /// A driver of AMD's packages.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]

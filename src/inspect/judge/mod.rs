@@ -11,7 +11,7 @@ pub use image::of_image;
 use super::{Container, File, Inspection, Kind, Linkage, Machine, Module, Use};
 use crate::ask::Way;
 use crate::diagnosis::{Status, Verdict};
-use crate::facts::Layer;
+use crate::facts::{Layer, Vendor};
 use crate::finding::{Evidence, Finding, Fix, Severity};
 use crate::matrix::{Capability, CodeFit, Matrix, Target};
 use crate::target;
@@ -772,6 +772,7 @@ fn libraries(file: &File, machine: &Machine, findings: &mut Vec<Finding>) {
                     ),
                 },
             )
+            .of(vendor_of(&needed.soname))
             .subject(format!("{} for {}", needed.soname, file.path))
             .complaining(Layer::Application)
             .component(&needed.soname)
@@ -800,6 +801,7 @@ fn libraries(file: &File, machine: &Machine, findings: &mut Vec<Finding>) {
                         missing.soname, file.path
                     ),
                 )
+                .of(vendor_of(&missing.soname))
                 .subject(format!("{} for {}", missing.soname, file.path))
                 .complaining(Layer::Application)
                 .component(&missing.soname)
@@ -976,6 +978,24 @@ fn is_of_distribution(soname: &str) -> bool {
         None => bare,
     };
     OF_DISTRIBUTIONS.contains(&bare)
+}
+
+/// Whose a library of a vendor's stack is.
+fn vendor_of(soname: &str) -> Vendor {
+    let is = |stems: &[&str]| stems.iter().any(|stem| soname.starts_with(stem));
+    if is(&["libsycl.so", "libze_loader", "libmkl_sycl"]) {
+        Vendor::Intel
+    } else if is(&[
+        "libhsa-runtime64",
+        "libamdhip64",
+        "libhiprtc",
+        "libamd_comgr",
+    ]) || is(ROCM_LIBRARIES)
+    {
+        Vendor::Amd
+    } else {
+        Vendor::Nvidia
+    }
 }
 
 /// Libraries of `ROCm` and oneAPI above the runtime, by the start of their names.

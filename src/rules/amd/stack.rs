@@ -9,16 +9,6 @@ use crate::rules::Ctx;
 use crate::rules::drm::Wants;
 use crate::version::Version;
 
-/// Distributions that are of use on AMD's GPUs alone, by the start of their names.
-const BUILT_FOR_ROCM: [&str; 7] = [
-    "tensorflow-rocm",
-    "onnxruntime-rocm",
-    "onnxruntime-migraphx",
-    "cupy-rocm",
-    "jax-rocm",
-    "pytorch-triton-rocm",
-    "rocm-sdk-core",
-];
 /// The two lowest libraries of `ROCm`, which all of it needs.
 pub(super) const LOWEST: [&str; 2] = ["libamdhip64", "libhsa-runtime64"];
 
@@ -134,8 +124,11 @@ impl Ctx<'_> {
             return Some(own(what, torch.hip.source()));
         }
         let distributions = self.facts.python.distributions.items().iter();
-        let mut distributions =
-            distributions.filter(|d| BUILT_FOR_ROCM.iter().any(|start| d.name.starts_with(start)));
+        let is_for_rocm = |name: &str| {
+            let mut known = self.matrix.rocm_distributions().iter();
+            known.any(|row| name.starts_with(&row.name))
+        };
+        let mut distributions = distributions.filter(|d| is_for_rocm(&d.name));
         if let Some(found) = distributions.next() {
             let what = format!("{} {}", found.name, found.version);
             return Some(own(what, &found.metadata));

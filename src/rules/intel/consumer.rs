@@ -112,15 +112,13 @@ pub(super) fn sycl_runtime_missing(ctx: &Ctx<'_>) -> Outcome {
         ),
     };
     let mut finding = Finding::new("sycl-runtime-missing", Layer::Runtime, Severity::Error, title)
+        .of(Vendor::Intel)
         .complaining(if is_torch { Layer::Framework } else { Layer::Application })
         .component(need.soname.clone())
         .subject(need.soname.clone())
         .detail("What is written in SYCL does not start without its runtime, of the very version that it was built with: `libsycl.so.N: cannot open shared object file`.")
         .evidence(format!("{} needs", file_name(&need.user)), need.soname.clone(), need.user.clone())
         .evidence(need.soname.clone(), "not found", need.found.source());
-    if is_torch {
-        finding = finding.of(Vendor::Intel);
-    }
     if let Some(path) = &need.elsewhere {
         finding = finding
             .evidence("there is", path.clone(), parent(path))
