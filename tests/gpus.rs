@@ -15,6 +15,7 @@ use std::io::{BufRead as _, BufReader, Read as _};
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStderr, ChildStdout, Command, Output, Stdio};
 
+use gpudoctor::matrix::Matrix;
 use gpudoctor::probe::gpus::{GpusProbe, GpusRequest};
 use gpudoctor::probe::vendor::Launcher;
 use gpudoctor::report::gpus::Table;
@@ -614,7 +615,8 @@ fn gpus_of_amd_and_intel_are_told_by_sysfs() {
         stop: || false,
     };
     let mut probe = GpusProbe::at(Sysroot::at(root.path()).unwrap(), request);
-    let gpus = probe.look("2026-01-02T03:04:05Z".to_owned());
+    let mut gpus = probe.look("2026-01-02T03:04:05Z".to_owned());
+    Matrix::bundled().name_gpus(&mut gpus);
     let document: serde_json::Value =
         serde_json::from_str(&gpudoctor::report::gpus::json(&gpus, false).unwrap()).unwrap();
     let told: Vec<_> = document["gpus"]
@@ -638,6 +640,8 @@ fn gpus_of_amd_and_intel_are_told_by_sysfs() {
             ("amd", "0000:7a:00.0", "asleep", "amdgpu"),
         ]
     );
+    // Sysfs has no names: Intel's are the matrix's, AMD's libdrm's.
+    assert_eq!(document["gpus"][0]["name"], "Intel Iris Xe Graphics");
     let card = &document["gpus"][1];
     assert_eq!(card["name"], "AMD Radeon RX 7900 XTX");
     assert_eq!(card["target"], "gfx1100");

@@ -13,7 +13,7 @@ mod support;
 use std::collections::BTreeSet;
 
 use gpudoctor::diagnosis::Status;
-use gpudoctor::facts::{Facts, Layer};
+use gpudoctor::facts::{Facts, Layer, Vendor};
 use gpudoctor::finding::{Finding, Severity};
 use gpudoctor::rules;
 use serde_json::Value;
@@ -224,6 +224,35 @@ fn a_missing_gpu_is_an_error_only_where_one_is_demanded() {
             "{case}"
         );
     }
+}
+
+/// Whether a host has GPUs of other makers alone, and nothing that is built for NVIDIA's.
+fn is_of_others(facts: &Facts) -> bool {
+    let mut gpus = facts.hardware.pci.items().iter().filter_map(|d| d.gpu_of());
+    let here: Vec<Vendor> = gpus.by_ref().collect();
+    let cuda = facts.framework.frameworks.items().iter();
+    let mut cuda = cuda.filter(|framework| framework.cuda.is_present());
+    !here.is_empty()
+        && !here.contains(&Vendor::Nvidia)
+        && facts.driver.module_loaded() != Some(true)
+        && !facts.driver.libcuda.is_present()
+        && !facts.system.wsl.is_present()
+        && facts.runtime.cudart.items().is_empty()
+        && cuda.next().is_none()
+}
+
+/// Where NVIDIA has no part in it, no finding is about NVIDIA's.
+#[test]
+fn nothing_is_said_of_nvidia_where_there_is_nothing_of_it() {
+    let hosts: Vec<&Diagnosed> = all().iter().filter(|d| is_of_others(&d.facts)).collect();
+    assert!(hosts.len() > 40, "{} hosts", hosts.len());
+    check(hosts.into_iter(), |d| {
+        let findings = d.diagnosis.findings.iter();
+        let of_nvidia = findings.filter(|f| f.vendor.as_deref() == Some("nvidia"));
+        of_nvidia
+            .map(|f| format!("{}: {}", f.id, f.title))
+            .collect()
+    });
 }
 
 #[test]

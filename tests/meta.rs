@@ -421,7 +421,6 @@ const OF_WHAT_IS_NAMED: &[(&str, &str)] = &[
     ("image-requirement-not-met", "src/inspect/judge/image.rs"),
     ("library-not-found", "src/inspect/judge/tests.rs"),
     ("libstdcxx-too-old", "src/inspect/judge/tests.rs"),
-    ("no-device-code-for-gpu", "src/inspect/judge/tests.rs"),
     ("process-library-replaced", "tests/real/application.rs"),
     ("process-two-runtimes", "tests/real/application.rs"),
     ("ptx-too-new-for-driver", "src/inspect/judge/tests.rs"),

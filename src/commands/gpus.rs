@@ -16,6 +16,7 @@ use crate::cli::{GpusArgs, GpusFormat};
 use crate::error::Error;
 use crate::facts::{GpuLine, Gpus, Trouble};
 use crate::ffi::interrupt;
+use crate::matrix::Matrix;
 use crate::probe::gpus::{GpusProbe, GpusRequest};
 use crate::report::gpus::{Changes, Table, csv, json};
 
@@ -38,7 +39,8 @@ pub(super) fn run(args: &GpusArgs) -> Result<u8, Error> {
 }
 
 fn once(args: &GpusArgs, probe: &mut GpusProbe) -> Result<u8, Error> {
-    let gpus = probe.look(now());
+    let mut gpus = probe.look(now());
+    Matrix::bundled().name_gpus(&mut gpus);
     let mut changes = Changes::default();
     let mut page = Page::new(args.format, false);
     print(&page.add(&gpus)?)?;
@@ -57,8 +59,10 @@ fn watch(args: &GpusArgs, probe: &mut GpusProbe, interval: Duration) -> Result<u
     let mut page = Page::new(args.format, true);
     let mut next = Instant::now();
     let mut first = true;
+    let matrix = Matrix::bundled();
     loop {
-        let gpus = probe.look(now());
+        let mut gpus = probe.look(now());
+        matrix.name_gpus(&mut gpus);
         if interrupt::came() {
             return Ok(0);
         }

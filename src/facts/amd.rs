@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use super::{DeviceNode, DkmsTree, FileKind, ReachedBy, Reading};
 use crate::gfx::GfxTarget;
+use crate::read::offload::Bundles;
 use crate::version::Version;
 
 /// What there is of AMD's stack. Looked for where an AMD GPU, its driver or a part of `ROCm` is here.
@@ -19,6 +20,8 @@ pub struct AmdFacts {
     pub module_version: Reading<String>,
     /// `/dev/kfd`.
     pub kfd: Reading<DeviceNode>,
+    /// The GPUs that variables name by UUID.
+    pub named: Reading<Vec<NamedGpu>>,
     /// Product names by PCI address, of libdrm's list.
     pub names: BTreeMap<String, String>,
     /// Files of `amdgpu` for the running kernel. Present and empty: this kernel's modules are here, and that is none of them.
@@ -31,6 +34,8 @@ pub struct AmdFacts {
     pub releases: Reading<Vec<RocmRelease>>,
     /// Libraries of `ROCm` that were found, those that the consumer reaches first.
     pub libraries: Reading<Vec<RocmLibrary>>,
+    /// Of HIP's and the HSA runtime what torch and HIP need, and what neither lies among these nor is found by the loader.
+    pub lacking: Reading<Vec<RocmNeed>>,
     /// Folders of kernels that rocBLAS and hipBLASLt load at run time.
     pub kernels: Reading<Vec<KernelFolder>>,
 }
@@ -100,6 +105,18 @@ impl KfdNode {
     }
 }
 
+/// A GPU that a variable names by UUID. The UUID itself, which KFD lists as a number, is not kept: it is a serial number.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(default)]
+pub struct NamedGpu {
+    /// `ROCR_VISIBLE_DEVICES`.
+    pub variable: String,
+    /// The entry as it stands there: `GPU-4b2c1a9f8d3e6f7a`, or the start of it.
+    pub entry: String,
+    /// The node of the GPU that it is; none where it is none of these.
+    pub node: Option<u32>,
+}
+
 /// A release of `ROCm` on disk.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
@@ -137,6 +154,38 @@ impl RocmLibrary {
     pub fn is_reached(&self) -> bool {
         self.reached_by.iter().any(ReachedBy::is_live)
     }
+}
+
+/// Code for AMD's GPUs in a program or library, by the headers of its bundles.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(default)]
+pub struct GfxCode {
+    /// Targets with their features: `gfx90a:xnack-`, of a family `gfx11-generic`, of code that is compiled when it is loaded
+    /// `amdgcnspirv`.
+    pub targets: Vec<String>,
+    /// Whether all bundles were looked into: only then is what is not listed not there.
+    pub complete: bool,
+}
+
+impl From<Bundles> for GfxCode {
+    fn from(bundles: Bundles) -> Self {
+        Self {
+            targets: bundles.targets.into_iter().collect(),
+            complete: bundles.complete,
+        }
+    }
+}
+
+/// A library of `ROCm` that is needed and found nowhere.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(default)]
+pub struct RocmNeed {
+    /// `libamdhip64.so.6`.
+    pub soname: String,
+    /// The file that needs it.
+    pub user: String,
+    /// What became of the loader's search, in words.
+    pub by: String,
 }
 
 /// A folder of kernels, by the names of its files.

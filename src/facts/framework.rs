@@ -3,7 +3,7 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::Reading;
+use super::{GfxCode, Reading};
 use crate::version::Version;
 
 /// Frameworks, their companions and extensions.
@@ -51,6 +51,8 @@ pub struct Framework {
     pub out_of_reach: Reading<Vec<String>>,
     /// The device code in the library.
     pub code: Reading<DeviceCode>,
+    /// The code for AMD's GPUs in the library; absent where it has none.
+    pub gfx: Reading<GfxCode>,
     /// What its metadata asks of other parts that matter here: `torch==2.8.0`. Markers are kept.
     pub requires: Vec<String>,
     /// CUDA versions for which it brings a library each (bitsandbytes).

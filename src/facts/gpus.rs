@@ -111,7 +111,7 @@ pub struct GpuLine {
 /// What sysfs tells of a GPU of AMD or Intel. What its driver does not offer there is refused as NVML refuses it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct SysfsGpu {
-    /// The product, where libdrm's list has it.
+    /// The product, where libdrm's list or the matrix has it.
     pub name: Option<String>,
     /// The instruction set that KFD names: `gfx1100`.
     pub target: Option<String>,

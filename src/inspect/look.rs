@@ -1,6 +1,7 @@
 //! One file, read: everything of it that can be told from its own bytes.
 
 use super::{File, Go, Identity, KernelModule, Kind, Linkage, Needed, Runtime, Use};
+use crate::facts::GfxCode;
 use crate::read::ar;
 use crate::read::elf::{self, Elf, Shape};
 use crate::read::fatbin::{self, DeviceCode, Look};
@@ -8,6 +9,7 @@ use crate::read::gobuild;
 use crate::read::kmod::{self, Compression};
 use crate::read::linkage::{self, linkage};
 use crate::read::needs::{highest_need, version_needs};
+use crate::read::offload;
 use crate::read::part::Part;
 use crate::read::recipes;
 use crate::read::window::{ReadAt, bytes_up_to};
@@ -95,6 +97,9 @@ fn elf_file(file: &dyn ReadAt, elf: &Elf, how: Look, found: &mut File) {
         .collect();
     let code = fatbin::device_code(file, how);
     found.take_device_code(&code);
+    if code.rocm {
+        found.gfx = offload::bundles(file, &mut |_| false).map(GfxCode::from);
+    }
     if is_cubin || matches!(kind, Kind::Core | Kind::Object) {
         return;
     }

@@ -23,6 +23,7 @@ use serde::{Deserialize, Serialize};
 pub use target::{Machine, MachineGpu, has_musl, machine_of_host, machine_of_target};
 
 use crate::diagnosis::Verdict;
+use crate::facts::GfxCode;
 use crate::finding::Finding;
 use crate::read::fatbin::{Codes, DeviceCode, Packing};
 use crate::version::Version;
@@ -178,6 +179,9 @@ pub struct File {
     pub package: Option<String>,
     /// It holds code of AMD's `ROCm`.
     pub rocm: bool,
+    /// For which of AMD's GPUs that code is.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub gfx: Option<GfxCode>,
     /// What is not as it should be in it.
     pub problems: Vec<String>,
 }

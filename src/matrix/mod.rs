@@ -12,6 +12,7 @@ mod distros;
 mod frameworks;
 mod gpus;
 mod icds;
+mod intel;
 mod libraries;
 pub mod lint;
 mod overlay;
@@ -42,20 +43,23 @@ pub use frameworks::{
 };
 pub use gpus::{Arch, Chip, Generation, Gpu, NvSwitch, OpenModule};
 pub use icds::IcdRow;
+pub use intel::IntelGpu;
 pub use libraries::{
     Cudnn, CudnnFiles, Nccl, Soname, Tensorrt, ToolkitComponents, cudnn_answer, cudnn_of_answer,
 };
 pub use overlay::{Overlay, OverlayError, OverlayFile};
 pub use platforms::{BrandList, ImageRequirement, Jetson, JetsonBoard, JetsonUpgrade, VgpuSeries};
-pub use rocm::{GfxOverride, GfxRow, RocmDriver};
+pub use rocm::{GfxOverride, GfxRow, RocmDistribution, RocmDriver};
 pub use rows::{Capability, Confidence, Note};
 pub use targets::{BinaryRule, CodeFit, CodeTargets, CompatBorder, Fit, Scope, Target};
 pub use toolchain::{Glibc, HostCompiler, PtxasTargets, SharedMath};
 pub use torch::{Machine, TorchBuild, TorchWanted, cuda_of_torch_tag, torch_tag};
-pub use wheels::{CpuSetting, LibrariesExtra, Opens, Wheel, WheelFor, WheelPlatform, WheelPython};
+pub use wheels::{
+    CpuSetting, CudnnCheck, LibrariesExtra, Opens, Wheel, WheelFor, WheelPlatform, WheelPython,
+};
 
 /// The bundled files: name and text. A table lies in one of them.
-const FILES: [(&str, &str); 10] = [
+const FILES: [(&str, &str); 11] = [
     (
         CUDA_DRIVER,
         include_str!("../../compat-matrix/cuda-driver.toml"),
@@ -84,6 +88,7 @@ const FILES: [(&str, &str); 10] = [
     ),
     (ROCM, include_str!("../../compat-matrix/rocm.toml")),
     (ICDS, include_str!("../../compat-matrix/icds.toml")),
+    (INTEL, include_str!("../../compat-matrix/intel.toml")),
 ];
 const CUDA_DRIVER: &str = "cuda-driver.toml";
 const GPUS: &str = "gpus.toml";
@@ -95,6 +100,7 @@ const LIBRARIES: &str = "libraries.toml";
 const FRAMEWORKS: &str = "frameworks.toml";
 const ROCM: &str = "rocm.toml";
 const ICDS: &str = "icds.toml";
+const INTEL: &str = "intel.toml";
 
 /// The only schema of the files that this version reads.
 const SCHEMA: u32 = 1;
@@ -250,6 +256,8 @@ tables! {
     wheel_python_rows: FRAMEWORKS, "wheel_python", WheelPython;
     /// Libraries that frameworks open by name.
     opened: FRAMEWORKS, "opens", Opens;
+    /// What frameworks say of a cuDNN that is too old.
+    cudnn_checks: FRAMEWORKS, "cudnn_check", CudnnCheck;
     /// Variables that take a framework off the GPU.
     cpu_settings: FRAMEWORKS, "cpu_setting", CpuSetting;
     /// Releases of Ollama, oldest first.
@@ -262,10 +270,14 @@ tables! {
     gfx_targets: ROCM, "gfx_target", GfxRow;
     /// Instruction sets for which code of another one is known to run.
     gfx_overrides: ROCM, "gfx_override", GfxOverride;
+    /// Distributions that are of use on AMD's GPUs alone, by the start of their names.
+    rocm_distributions: ROCM, "rocm_distribution", RocmDistribution;
     /// Releases of `ROCm` that go with a driver of AMD's packages, oldest first.
     rocm_drivers: ROCM, "rocm_driver", RocmDriver;
     /// Drivers of Vulkan and `OpenCL`, by library.
     icds: ICDS, "icd", IcdRow;
+    /// Intel's GPUs by name.
+    intel_gpus: INTEL, "intel_gpu", IntelGpu;
 }
 
 impl fmt::Debug for Matrix {

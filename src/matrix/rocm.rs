@@ -7,6 +7,9 @@ use super::{Confidence, Matrix};
 use crate::gfx::GfxTarget;
 use crate::version::Version;
 
+/// SPIR-V, which is compiled for the GPU that it meets (LLVM, "User Guide for AMDGPU Backend").
+const FOR_ANY: &str = "amdgcnspirv";
+
 /// An instruction set.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -40,6 +43,19 @@ pub struct GfxOverride {
 }
 row!(GfxOverride, |row| format!("{} {}", row.gpu, row.code));
 
+/// Python distributions that are of use on AMD's GPUs alone.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct RocmDistribution {
+    /// The start of their names: `jax-rocm` stands for `jax-rocm7-plugin` as well.
+    pub name: String,
+    /// Who says so.
+    pub source: String,
+    /// How far to trust it.
+    pub confidence: Confidence,
+}
+row!(RocmDistribution, |row| row.name);
+
 /// A driver of AMD's packages.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -70,10 +86,15 @@ impl Matrix {
         self.gfx_target(target).map(|row| row.integrated)
     }
 
+    /// Whether a name as code objects have it is understood: of a target, of a family, of code that is compiled when it is loaded.
+    pub fn gfx_code_is_known(&self, code: &str) -> bool {
+        GfxTarget::parse(code).is_some() || code.ends_with("-generic") || code == FOR_ANY
+    }
+
     /// Whether code for `target`, a name as code objects have it, runs on a GPU of this instruction set.
     pub fn gfx_code_runs(&self, code: &str, gpu: GfxTarget) -> bool {
         let family = || self.gfx_target(gpu)?.family.as_deref();
-        GfxTarget::parse(code) == Some(gpu) || family() == Some(code)
+        GfxTarget::parse(code) == Some(gpu) || family() == Some(code) || code == FOR_ANY
     }
 
     /// Of these targets the one that `HSA_OVERRIDE_GFX_VERSION` may stand for on a GPU that has no code: one that is known to

@@ -93,6 +93,23 @@ row!(Opens, |row| format!(
     row.framework, row.cuda
 ));
 
+/// What a framework says of a cuDNN that is older than the one it was built with.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct CudnnCheck {
+    /// `torch`.
+    pub framework: String,
+    /// Its words.
+    pub says: String,
+    /// The variable that keeps it from looking, where there is one.
+    pub skip: Option<String>,
+    /// Who says so.
+    pub source: String,
+    /// How far to trust it.
+    pub confidence: Confidence,
+}
+row!(CudnnCheck, |row| row.framework);
+
 /// A variable that takes a framework off the GPU.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]

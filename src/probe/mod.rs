@@ -37,7 +37,7 @@ use std::time::Duration;
 use self::resolve::Resolver;
 use crate::facts::{Calls, Facts, Process, Reading, SCHEMA, Scope};
 use crate::redact::{self, Secrets};
-use crate::sysroot::Sysroot;
+use crate::sysroot::{Sysroot, join};
 
 /// PATH where nobody set one.
 const DEFAULT_PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
@@ -215,6 +215,13 @@ pub fn take(request: &Request) -> Facts {
             &loader,
             &amd::Where {
                 sites: &sites,
+                // A distribution's own folder is the loader's.
+                own: facts
+                    .consumer
+                    .prefix
+                    .value()
+                    .filter(|prefix| !["/usr", "/"].contains(&prefix.as_str()))
+                    .map(|prefix| join(prefix, "lib")),
                 application: &facts.application,
                 env: &env,
             },
@@ -222,7 +229,8 @@ pub fn take(request: &Request) -> Facts {
     });
     let asked = ask::start(request, &facts, calls);
     facts.intel = guarded(&mut problems, "intel", || {
-        intel::probe(sysroot, &loader, &facts.consumer)
+        let program = facts.application.program.value().map(|program| &**program);
+        intel::probe(sysroot, &loader, &facts.consumer, program)
     });
     facts.icd = guarded(&mut problems, "icd", || icd::probe(sysroot, &loader, &env));
 

@@ -62,10 +62,14 @@ pub(super) fn start(
     }
 }
 
-/// The machine that a system's own programs are for: what `uname` would say, where it cannot be asked.
+/// Loaders of the C library, for a disk that holds libraries and no programs.
+const LOADERS: [&str; 2] = ["/lib64/ld-linux-x86-64.so.2", "/lib/ld-linux-aarch64.so.1"];
+
+/// The machine that a system's own programs are for, or its loader: what `uname` would say, where it cannot be asked.
 pub(super) fn machine_of(sysroot: &Sysroot) -> Reading<String> {
     let tells = |path: &&str| Some(Reading::present(look(sysroot, path).arch?, *path));
-    OF_EVERY_SYSTEM.iter().find_map(tells).unwrap_or_else(|| {
+    let all = OF_EVERY_SYSTEM.iter().chain(&LOADERS);
+    all.into_iter().find_map(tells).unwrap_or_else(|| {
         Reading::unreadable(
             "not recorded: another root is read, and no program in it tells its machine",
         )

@@ -148,7 +148,7 @@ fn exists(sysroot: &Sysroot, path: &str) -> Reading<bool> {
 fn libc(sysroot: &Sysroot, machine: Option<&String>) -> Reading<Libc> {
     let own = std::env::consts::ARCH;
     let arch = machine.map_or(own, String::as_str);
-    for dir in [
+    let usual = [
         format!("/lib/{arch}-linux-gnu"),
         format!("/usr/lib/{arch}-linux-gnu"),
         "/lib64".into(),
@@ -156,7 +156,17 @@ fn libc(sysroot: &Sysroot, machine: Option<&String>) -> Reading<Libc> {
         "/usr/lib".into(),
         // Under an emulator, what this program runs on.
         format!("/usr/lib/{own}-linux-gnu"),
-    ] {
+    ];
+    // A disk that does not tell its machine: the one of whatever machine lies there.
+    let of_others = ["/lib", "/usr/lib"].into_iter().flat_map(|dir| {
+        let is_multiarch = |name: &str| name.ends_with("-linux-gnu");
+        let names = match machine {
+            Some(_) => Vec::new(),
+            None => sysroot.list(dir, is_multiarch).items().to_vec(),
+        };
+        names.into_iter().map(move |name| join(dir, &name))
+    });
+    for dir in usual.into_iter().chain(of_others) {
         let path = join(&dir, "libc.so.6");
         if let Reading::Present { value: file, .. } = sysroot.file(&path) {
             let version = elf::highest_version_definition(&file, "GLIBC_");

@@ -37,6 +37,43 @@ pub fn properties(text: &str) -> Option<KfdProperties> {
     any.then_some(found)
 }
 
+/// The UUID that the `properties` of a GPU's node make, as HSA writes it: `GPU-` and its `unique_id` in sixteen hexadecimal
+/// digits, `GPU-XX` where it has none (ROCR-Runtime, `amd_gpu_agent.cpp`).
+pub fn uuid(text: &str) -> String {
+    let number = text
+        .lines()
+        .filter_map(|line| line.trim().strip_prefix("unique_id "))
+        .find_map(|number| number.trim().parse::<u64>().ok());
+    match number {
+        None | Some(0) => "GPU-XX".to_owned(),
+        Some(number) => format!("GPU-{number:016x}"),
+    }
+}
+
+/// Whether an entry of a variable is a UUID: of the HSA runtime what begins with a G, of HIP what has `GPU-` in it.
+pub fn is_uuid(entry: &str, by_rocr: bool) -> bool {
+    if by_rocr {
+        entry.trim_start().starts_with(['G', 'g'])
+    } else {
+        entry.contains("GPU-")
+    }
+}
+
+/// Which of these UUIDs an entry of `ROCR_VISIBLE_DEVICES` names: the only one that it is the start of, whatever the case
+/// (ROCR-Runtime, `amd_filter_device.cpp`).
+pub fn named_by_rocr(entry: &str, uuids: &[String]) -> Option<usize> {
+    let entry = entry.to_uppercase();
+    let is_one = |uuid: &String| uuid != "GPU-XX" && uuid.to_uppercase().starts_with(&entry);
+    let mut found = (0..).zip(uuids).filter(|(_, uuid)| is_one(uuid));
+    let first = found.next().filter(|_| (5..=20).contains(&entry.len()))?;
+    found.next().is_none().then_some(first.0)
+}
+
+/// The same of `HIP_VISIBLE_DEVICES`: the first one that it is a part of (ROCm/clr, `rocdevice.cpp`).
+pub fn named_by_hip(entry: &str, uuids: &[String]) -> Option<usize> {
+    uuids.iter().position(|uuid| uuid.contains(entry))
+}
+
 /// What a message of `amdgpu` or KFD says when something is wrong with a GPU for computing, or with all of it. `amdgpu` writes
 /// a hundred lines at every start, and none of the others matters here.
 const TROUBLE: [&str; 16] = [
@@ -98,6 +135,27 @@ mod tests {
         assert_eq!((found.device_id, found.drm_render_minor), (0x73df, 128));
         assert_eq!(properties("nonsense\n"), None);
         assert_eq!(properties(""), None);
+    }
+
+    #[test]
+    fn a_gpu_by_its_uuid() {
+        let text = "simd_count 304\nunique_id 12345678901234567890\n";
+        assert_eq!(uuid(text), "GPU-ab54a98ceb1f0ad2");
+        assert_eq!(uuid("simd_count 80\nunique_id 0\n"), "GPU-XX");
+        let uuids = ["GPU-ab54a98ceb1f0ad2", "GPU-XX", "GPU-ab00000000000001"].map(str::to_owned);
+        for (entry, rocr, hip) in [
+            ("GPU-ab54a98ceb1f0ad2", Some(0), Some(0)),
+            ("gpu-AB54", Some(0), None),
+            ("GPU-ab0", Some(2), Some(2)),
+            // Two begin so.
+            ("GPU-ab", None, Some(0)),
+            ("GPU-XX", None, Some(1)),
+            ("GPU-", None, Some(0)),
+            ("GPU-ab54a98ceb1f0ad3", None, None),
+        ] {
+            assert_eq!(named_by_rocr(entry, &uuids), rocr, "{entry}");
+            assert_eq!(named_by_hip(entry, &uuids), hip, "{entry}");
+        }
     }
 
     #[test]

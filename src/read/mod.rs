@@ -26,6 +26,7 @@ pub mod needs;
 mod notes;
 pub mod nvidia_require;
 pub mod oci;
+pub mod offload;
 mod packages;
 pub mod pages;
 pub mod part;

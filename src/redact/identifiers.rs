@@ -1,4 +1,4 @@
-//! UUIDs: those of GPUs and MIG instances (also abbreviated, as `CUDA_VISIBLE_DEVICES` takes them), and any other.
+//! UUIDs: those of GPUs and MIG instances (also abbreviated, as `CUDA_VISIBLE_DEVICES` takes them), AMD's, and any other.
 
 use std::borrow::Cow;
 
@@ -88,6 +88,13 @@ impl Redactor {
 
     /// The abbreviated UUID that groups begin with, written out where the whole is known, and how many groups it has.
     fn abbreviated(&self, groups: &[&str]) -> Option<(String, usize)> {
+        // AMD's are sixteen digits in one group; a start of it with more than eight is taken for one as well.
+        if let Some(group) = groups.first()
+            && (GROUPS[0] + 1..=16).contains(&group.len())
+            && is_hex(group)
+        {
+            return Some((group.to_ascii_lowercase(), 1));
+        }
         let mut hex = String::new();
         let mut length = 0;
         for (group, full) in groups.iter().zip(GROUPS) {

@@ -61,6 +61,7 @@ fn uuids_get_names() {
             (&format!("GPU-8932 and {gpu}"), "GPU-1 and GPU-1"),
             ("GPU-8932f937", "GPU-1"),
             ("GPU-8932f937-d72c-41", "GPU-1"),
+            ("GPU-4b2c1a9f8d3e6f7a,GPU-4b2c1a9f8d3e6f7b", "GPU-1,GPU-2"),
             (
                 &format!("machine {}", UUID.replace('-', "")),
                 "machine uuid-1",

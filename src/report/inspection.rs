@@ -535,7 +535,18 @@ fn answer(file: &File) -> String {
     if !code.is_empty() {
         parts.push(code.join(" + "));
     } else if file.rocm {
-        parts.push("code of AMD's ROCm, none of CUDA".to_owned());
+        let gfx = file.gfx.as_ref().filter(|gfx| !gfx.targets.is_empty());
+        parts.push(match gfx {
+            Some(gfx) => {
+                let more = if gfx.complete {
+                    ""
+                } else {
+                    " (not all was read)"
+                };
+                format!("ROCm {}{more}", gfx.targets.join(" "))
+            }
+            None => "code of AMD's ROCm, none of CUDA".to_owned(),
+        });
     } else if matches!(
         file.kind,
         Kind::Program | Kind::SharedLibrary | Kind::Object | Kind::StaticLibrary

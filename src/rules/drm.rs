@@ -110,12 +110,20 @@ pub(super) fn refused<'a>(
     Ok(nodes.into_iter().filter(is_refused).collect())
 }
 
-/// What of nodes and user is evidence.
-pub(super) fn with_nodes(ctx: &Ctx<'_>, mut finding: Finding, nodes: &[&DeviceNode]) -> Finding {
+/// What of nodes and user is evidence: of nodes of DRM and of NVIDIA's driver alike. `was_opened`: whether `open()` of one was asked,
+/// else its mode bits tell.
+pub(super) fn with_nodes(
+    ctx: &Ctx<'_>,
+    mut finding: Finding,
+    nodes: &[&DeviceNode],
+    was_opened: impl Fn(&str) -> bool,
+) -> Finding {
     for node in nodes {
-        let how = ctx
-            .drm_open(&node.path)
-            .map_or("by its mode bits", |_| "open()");
+        let how = if was_opened(&node.path) {
+            "open()"
+        } else {
+            "by its mode bits"
+        };
         finding = finding.evidence(
             format!("open {}", node.path),
             "EACCES",
@@ -238,7 +246,8 @@ pub(super) fn permission(
         access.wants.what.clone(),
         access.wants.source.clone(),
     );
-    let finding = with_nodes(ctx, finding, nodes).source(access.source);
+    let asked = |path: &str| ctx.drm_open(path).is_some();
+    let finding = with_nodes(ctx, finding, nodes, asked).source(access.source);
     let fix = if in_container {
         let mut line = format!("docker run {}", access.devices);
         for number in &numbers {

@@ -67,7 +67,10 @@ impl Ctx<'_> {
     pub fn name_of(&self, device: &PciDevice) -> String {
         match device.gpu_of() {
             Some(Vendor::Amd) => self.amd_name(device),
-            Some(Vendor::Intel) => format!("Intel GPU {}", device.id()),
+            Some(Vendor::Intel) => match self.matrix.intel_gpu(device.device) {
+                Some(known) => known.name.clone(),
+                None => format!("Intel GPU {}", device.id()),
+            },
             _ => self.gpu_name(device),
         }
     }

@@ -1,5 +1,6 @@
 //! Rules whose fault lies in the system layer: Secure Boot, users and groups, confinement of the process.
 
+use super::drm;
 use super::stack::{cuda_code, in_words, verified, with_cu_init};
 use super::{Ctx, Need, Outcome, Rule, known, missing};
 use crate::facts::{DeviceNode, DiskModule, Layer, Reading};
@@ -180,17 +181,8 @@ fn device_node_permission(ctx: &Ctx<'_>) -> Outcome {
         return Outcome::Clean;
     }
     let paths: Vec<String> = nodes.iter().map(|n| n.path.clone()).collect();
-    let group = ctx
-        .facts
-        .system
-        .group_names
-        .value()
-        .and_then(|names| names.get(&first.gid))
-        .cloned();
-    let group_text = group.as_ref().map_or_else(
-        || first.gid.to_string(),
-        |name| format!("{} ({name})", first.gid),
-    );
+    let group = drm::group_name(ctx, first).cloned();
+    let group_text = drm::group(ctx, first);
     let in_group = user.gid == first.gid || user.groups.contains(&first.gid);
     let grants_group = first.mode & 0o060 == 0o060;
     let mut finding = Finding::new(
@@ -203,28 +195,7 @@ fn device_node_permission(ctx: &Ctx<'_>) -> Outcome {
     .complaining(Layer::Driver)
     .component(first.path.clone())
     .detail("The device nodes of the driver are restricted by mode and group. Root sees the GPU, this user does not.");
-    for node in &nodes {
-        let how = ctx
-            .open_result(&node.path)
-            .map_or("by its mode bits", |_| "open()");
-        finding = finding.evidence(
-            format!("open {}", node.path),
-            "EACCES",
-            format!(
-                "{how}; mode {:04o}, owner {}, group {}",
-                node.mode, node.uid, node.gid
-            ),
-        );
-    }
-    finding = finding.evidence(
-        "groups of this user",
-        user.groups
-            .iter()
-            .map(ToString::to_string)
-            .collect::<Vec<_>>()
-            .join(" "),
-        ctx.facts.system.user.source(),
-    );
+    finding = drm::with_nodes(ctx, finding, &nodes, |path| ctx.open_result(path).is_some());
     if let Some(mode) = ctx
         .facts
         .driver

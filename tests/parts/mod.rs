@@ -195,6 +195,15 @@ fn of_main(name: &str, packages: &[(&str, &str)], what: &str) -> Option<PathBuf>
     }
 }
 
+/// A library of Debian's `ROCm` with code for GPUs, 8 MB to fetch. `None` as with [`all`].
+pub fn rocrand() -> Option<PathBuf> {
+    of_main(
+        "rocrand-5.3.3",
+        &[("librocrand1", "5.3.3-4")],
+        "Debian's rocRAND",
+    )
+}
+
 /// Debian's drivers of Vulkan and `OpenCL` that compute on the processor, those for GPUs beside them, the loaders, clinfo and
 /// vulkaninfo, with what they need that a machine may not have.
 const ICDS: [(&str, &str); 38] = [

@@ -1,13 +1,19 @@
 //! AMD's real libraries on a machine without an AMD GPU: what gpudoctor reads of Debian's libamdhip64, libhsa-runtime64 and
-//! of the machine is what rocminfo and the libraries themselves say.
+//! of the machine is what rocminfo and the libraries themselves say; and what it reads of headers of code for AMD's GPUs is what the
+//! whole of that code names.
 
+use std::collections::BTreeSet;
+use std::fs;
+use std::io::Read as _;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use gpudoctor::facts::{ChildEnd, Facts};
+use gpudoctor::read::elf;
 
 use crate::lab;
 use crate::parts;
+use crate::wheels;
 
 /// `hipErrorNoDevice` of `hip_runtime_api.h`.
 const NO_DEVICE: i64 = 100;
@@ -105,4 +111,84 @@ fn without_a_driver_rocm_is_read_and_not_called() {
         .unwrap();
     let summary = runtime["summary"].as_str().unwrap();
     assert!(summary.starts_with("HIP 5.2"), "{summary}");
+}
+
+/// The targets that `inspect` lists, all of them read.
+fn inspected(path: &Path) -> BTreeSet<String> {
+    let output = Command::new(lab::PROGRAM)
+        .args(["inspect", "--format", "json"])
+        .arg(path)
+        .output()
+        .unwrap();
+    let found: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    let code = &found["files"][0]["gfx"];
+    assert_eq!(code["complete"], true, "{}: {code}", path.display());
+    serde_json::from_value(code["targets"].clone()).unwrap()
+}
+
+/// The targets that bundles name, wherever in these bytes.
+fn named_in(bytes: &[u8]) -> BTreeSet<String> {
+    const NAME: &[u8] = b"hipv4-amdgcn-amd-amdhsa--";
+    let mut found = BTreeSet::new();
+    for at in memchr::memmem::find_iter(bytes, NAME) {
+        let rest = bytes[at + NAME.len()..].iter();
+        // What follows a name is an offset whose low byte is 0, or padding.
+        let name = rest.take_while(|byte| byte.is_ascii_graphic());
+        found.insert(name.map(|byte| char::from(*byte)).collect());
+    }
+    found
+}
+
+/// What lies in the section, unpacked where it is packed: by another decoder, and all of it.
+fn whole_code(path: &Path) -> Vec<u8> {
+    let bytes = fs::read(path).unwrap();
+    let range = elf::section(&bytes, ".hip_fatbin").unwrap();
+    let (start, end) = (range.start as usize, range.end as usize);
+    let code = &bytes[start..end];
+    let mut whole = code.to_vec();
+    for page in (0..code.len()).step_by(4096) {
+        if code[page..].starts_with(b"CCOB") {
+            let header = [20, 24, 32][usize::from(code[page + 4]) - 1];
+            let packed = &code[page + header..];
+            let mut decoder = ruzstd::decoding::StreamingDecoder::new(packed).unwrap();
+            decoder.read_to_end(&mut whole).unwrap();
+        }
+    }
+    whole
+}
+
+/// Bundles that lie there as they are, with features in the targets' names.
+#[test]
+fn the_targets_of_debians_rocrand_are_those_that_its_code_names() {
+    let Some(unpacked) = parts::rocrand() else {
+        return;
+    };
+    let path = unpacked.join("usr/lib/x86_64-linux-gnu/librocrand.so.1.1");
+    let found = inspected(&path);
+    assert_eq!(found, named_in(&whole_code(&path)));
+    let own = [
+        "gfx1030",
+        "gfx803",
+        "gfx900:xnack-",
+        "gfx906:xnack-",
+        "gfx908:xnack-",
+        "gfx90a:xnack+",
+        "gfx90a:xnack-",
+    ];
+    assert_eq!(found, own.map(str::to_owned).into());
+}
+
+/// Packed bundles of the second and third form, of which only the first block is unpacked.
+#[test]
+fn the_targets_of_packed_bundles_are_those_that_all_of_their_code_names() {
+    let Some(wheel) = wheels::wheel("bitsandbytes", "0.50.2", "3.11") else {
+        return;
+    };
+    for release in ["64", "70", "71", "72", "714", "715"] {
+        let name = format!("bitsandbytes/libbitsandbytes_rocm{release}.so");
+        let path = wheels::member(&wheel, &name);
+        let found = inspected(&path);
+        assert!(found.len() > 5, "{name}: {found:?}");
+        assert_eq!(found, named_in(&whole_code(&path)), "{name}");
+    }
 }

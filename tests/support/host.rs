@@ -238,6 +238,8 @@ pub struct ElfFile {
     pub rpath: Option<String>,
     /// Device code: `sm_80`, `sm_90a`.
     pub cubins: Vec<String>,
+    /// Code for AMD's GPUs: `gfx1030`, `gfx11-generic`.
+    pub gfx: Vec<String>,
     /// PTX: `sm_80` or `compute_80`.
     pub ptx: Vec<String>,
     /// Size that the file is brought to. Below 64 bytes the file is cut.

@@ -244,6 +244,7 @@ fn library(host: &Host, file: &ElfFile, machine: Machine, nodes: &[String]) -> V
             })
             .collect(),
         device_code: file.cubins.iter().cloned().chain(ptx).collect(),
+        gfx: file.gfx.clone(),
     }
     .write()
 }

@@ -11,7 +11,7 @@ pub use image::of_image;
 use super::{Container, File, Inspection, Kind, Linkage, Machine, Module, Use};
 use crate::ask::Way;
 use crate::diagnosis::{Status, Verdict};
-use crate::facts::Layer;
+use crate::facts::{Layer, Vendor};
 use crate::finding::{Evidence, Finding, Fix, Severity};
 use crate::matrix::{Capability, CodeFit, Matrix, Target};
 use crate::target;
@@ -798,6 +798,7 @@ fn libraries(file: &File, machine: &Machine, findings: &mut Vec<Finding>) {
                     ),
                 },
             )
+            .of(vendor_of(&needed.soname))
             .subject(format!("{} for {}", needed.soname, file.path))
             .complaining(Layer::Application)
             .component(&needed.soname)
@@ -826,6 +827,7 @@ fn libraries(file: &File, machine: &Machine, findings: &mut Vec<Finding>) {
                         missing.soname, file.path
                     ),
                 )
+                .of(vendor_of(&missing.soname))
                 .subject(format!("{} for {}", missing.soname, file.path))
                 .complaining(Layer::Application)
                 .component(&missing.soname)
@@ -1004,13 +1006,59 @@ fn is_of_distribution(soname: &str) -> bool {
     OF_DISTRIBUTIONS.contains(&bare)
 }
 
+/// Whose a library of a vendor's stack is.
+fn vendor_of(soname: &str) -> Vendor {
+    let is = |stems: &[&str]| stems.iter().any(|stem| soname.starts_with(stem));
+    if is(&["libsycl.so", "libze_loader", "libmkl_sycl"]) {
+        Vendor::Intel
+    } else if is(&[
+        "libhsa-runtime64",
+        "libamdhip64",
+        "libhiprtc",
+        "libamd_comgr",
+    ]) || is(ROCM_LIBRARIES)
+    {
+        Vendor::Amd
+    } else {
+        Vendor::Nvidia
+    }
+}
+
+/// Libraries of `ROCm` and oneAPI above the runtime, by the start of their names.
+const ROCM_LIBRARIES: &[&str] = &[
+    "libMIOpen",
+    "libhipblas",
+    "libhipfft",
+    "libhiprand",
+    "libhipsolver",
+    "libhipsparse",
+    "libmkl_sycl",
+    "librccl",
+    "librocblas",
+    "librocfft",
+    "librocrand",
+    "librocsolver",
+    "librocsparse",
+];
+
 /// The layer that a library belongs to; what neither the stack nor a distribution has is the program's own.
 fn layer_of(soname: &str) -> Layer {
     let is = |stems: &[&str]| stems.iter().any(|stem| soname.starts_with(stem));
-    if is(&["libcuda.so", "libnvidia-"]) {
+    if is(&["libcuda.so", "libnvidia-", "libhsa-runtime64"]) {
         Layer::Driver
-    } else if is(&["libcudart", "libnvrtc", "libnvJitLink"]) {
+    } else if is(&[
+        "libcudart",
+        "libnvrtc",
+        "libnvJitLink",
+        "libamdhip64",
+        "libhiprtc",
+        "libamd_comgr",
+        "libsycl.so",
+        "libze_loader",
+    ]) {
         Layer::Runtime
+    } else if is(ROCM_LIBRARIES) {
+        Layer::Libraries
     } else if is(&["libtorch", "libc10", "libtensorflow", "libonnxruntime"]) {
         Layer::Framework
     } else if super::is_cuda_library(soname) {

@@ -46,6 +46,8 @@ pub(super) fn check(report: &mut Report<'_>) {
             "no wheel brings one of these",
         );
     }
+    let checks = matrix.cudnn_checks().iter();
+    report.ascending("cudnn_check", true, checks.map(|row| (&row.framework, row)));
     for row in matrix.cpu_settings() {
         let mut at = report.at("cpu_setting", row.key());
         let is_variable = |name: &str| {

@@ -7,6 +7,7 @@ mod cuda;
 mod frameworks;
 mod gpus;
 mod icds;
+mod intel;
 mod libraries;
 mod platforms;
 mod rocm;
@@ -38,6 +39,7 @@ pub fn lint(matrix: &Matrix) -> Vec<String> {
     frameworks::check(&mut report);
     rocm::check(&mut report);
     icds::check(&mut report);
+    intel::check(&mut report);
     report.problems
 }
 

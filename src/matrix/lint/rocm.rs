@@ -40,6 +40,12 @@ pub(super) fn check(report: &mut Report<'_>) {
             "code of another family",
         );
     }
+    let distributions = matrix.rocm_distributions().iter();
+    report.ascending(
+        "rocm_distribution",
+        true,
+        distributions.map(|row| (&row.name, row)),
+    );
     let drivers = matrix.rocm_drivers();
     report.ascending(
         "rocm_driver",

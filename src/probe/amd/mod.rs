@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 
 pub(super) use rocm::Where;
 
-use crate::facts::{AmdFacts, Facts, KfdNode, PciDevice, Reading, VENDOR_AMD};
+use crate::facts::{AmdFacts, Facts, KfdNode, NamedGpu, PciDevice, Reading, VENDOR_AMD};
 use crate::probe::loader::Loader;
 use crate::probe::{driver, hardware};
 use crate::read::{kfd, kmod, proc};
@@ -23,12 +23,10 @@ const PRODUCTS_CAP: usize = 1 << 18;
 
 /// What is known before any library is asked: the topology, and what the consumer gets of `ROCm`.
 pub(super) fn first(sysroot: &Sysroot, loader: &Loader<'_>, at: &Where<'_>) -> AmdFacts {
-    let (libraries, kernels) = rocm::libraries(sysroot, loader, at);
     AmdFacts {
         topology: topology(sysroot),
-        libraries,
-        kernels,
-        ..AmdFacts::default()
+        named: named(sysroot, at.env),
+        ..rocm::libraries(sysroot, loader, at)
     }
 }
 
@@ -137,6 +135,75 @@ pub(super) fn topology(sysroot: &Sysroot) -> Reading<Vec<KfdNode>> {
         nodes.sort_by_key(|node| node.node);
         nodes
     })
+}
+
+/// The variables that choose GPUs, and whether they are read as the HSA runtime does; else as HIP.
+const CHOICES: [(&str, bool); 3] = [
+    ("ROCR_VISIBLE_DEVICES", true),
+    ("HIP_VISIBLE_DEVICES", false),
+    ("CUDA_VISIBLE_DEVICES", false),
+];
+
+/// The GPUs that these variables name by UUID, held against what KFD lists.
+fn named(sysroot: &Sysroot, env: &BTreeMap<String, String>) -> Reading<Vec<NamedGpu>> {
+    let mut found = Vec::new();
+    let mut uuids: Option<Vec<(u32, String)>> = None;
+    for (variable, by_rocr) in CHOICES {
+        let Some(value) = env.get(variable) else {
+            continue;
+        };
+        let is_uuid = |entry: &&str| kfd::is_uuid(entry, by_rocr);
+        for entry in value.split(',').filter(is_uuid) {
+            if uuids.is_none() {
+                match self::uuids(sysroot) {
+                    Ok(all) => uuids = Some(all),
+                    Err(reading) => return reading,
+                }
+            }
+            let all = uuids.as_deref().unwrap_or_default();
+            let names: Vec<String> = all.iter().map(|(_, uuid)| uuid.clone()).collect();
+            let entry = if by_rocr { entry.trim() } else { entry };
+            let at = if by_rocr {
+                kfd::named_by_rocr(entry, &names)
+            } else {
+                kfd::named_by_hip(entry, &names)
+            };
+            found.push(NamedGpu {
+                variable: variable.to_owned(),
+                entry: entry.to_owned(),
+                node: at.and_then(|at| all.get(at)).map(|(node, _)| *node),
+            });
+        }
+    }
+    Reading::present(found, TOPOLOGY)
+}
+
+/// The UUIDs of KFD's GPUs, by node.
+fn uuids(sysroot: &Sysroot) -> Result<Vec<(u32, String)>, Reading<Vec<NamedGpu>>> {
+    let nodes = match sysroot.list(TOPOLOGY, |_| true) {
+        Reading::Present { value, .. } => value,
+        Reading::Absent { source } => return Err(Reading::absent(source)),
+        Reading::Unreadable { reason } => return Err(Reading::unreadable(reason)),
+    };
+    let mut found = Vec::new();
+    for name in nodes {
+        let dir = join(TOPOLOGY, &name);
+        let id = sysroot.text(&join(&dir, "gpu_id"));
+        let (Ok(node), Some(id)) = (name.parse::<u32>(), id.value()) else {
+            continue;
+        };
+        if id.trim() == "0" {
+            continue;
+        }
+        match sysroot.text(&join(&dir, "properties")) {
+            Reading::Present { value, .. } => found.push((node, kfd::uuid(&value))),
+            // A GPU that a container was not given.
+            Reading::Absent { .. } => {}
+            Reading::Unreadable { reason } => return Err(Reading::unreadable(reason)),
+        }
+    }
+    found.sort_unstable();
+    Ok(found)
 }
 
 /// Products by address: of libdrm's list, by device and revision.

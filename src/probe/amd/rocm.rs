@@ -2,9 +2,14 @@
 
 use std::collections::BTreeMap;
 
-use crate::facts::{ApplicationFacts, KernelFolder, ReachedBy, Reading, RocmLibrary, RocmRelease};
+use crate::facts::{
+    AmdFacts, ApplicationFacts, KernelFolder, ReachedBy, Reading, RocmLibrary, RocmNeed,
+    RocmRelease,
+};
 use crate::probe::loader::{Found, Loader, is_library_name};
+use crate::probe::resolve::{self, Resolver};
 use crate::probe::search_path::Site;
+use crate::read::icd::stem;
 use crate::read::rocm;
 use crate::sysroot::{Sysroot, file_name, join, parent};
 use crate::version::Version;
@@ -16,6 +21,8 @@ const NAMES: [&str; 4] = [
     "librocblas",
     "libhipblaslt",
 ];
+/// The two that all the others need: HIP's runtime, and the HSA runtime below it.
+const LOWEST: [&str; 2] = ["libamdhip64", "libhsa-runtime64"];
 /// Libraries that load kernels from a folder, what they are called, that folder below the library's, and the variable that names
 /// another one.
 const LOADERS: [(&str, &str, &str, &str); 2] = [
@@ -68,18 +75,20 @@ pub(super) fn releases(sysroot: &Sysroot) -> Reading<Vec<RocmRelease>> {
 pub(in crate::probe) struct Where<'a> {
     /// The folders of the environment.
     pub(in crate::probe) sites: &'a [Site],
+    /// The environment's own folder of libraries.
+    pub(in crate::probe) own: Option<String>,
     /// The program or process that was named.
     pub(in crate::probe) application: &'a ApplicationFacts,
     /// The caller's environment.
     pub(in crate::probe) env: &'a BTreeMap<String, String>,
 }
 
-/// Libraries and folders of kernels.
+/// Libraries, what is lacking among them, and folders of kernels.
 pub(in crate::probe) fn libraries(
     sysroot: &Sysroot,
     loader: &Loader<'_>,
     at: &Where<'_>,
-) -> (Reading<Vec<RocmLibrary>>, Reading<Vec<KernelFolder>>) {
+) -> AmdFacts {
     let is_ours = |name: &str| NAMES.iter().any(|start| name.starts_with(start));
     let mut found: Vec<Found> = Vec::new();
     if let Some(program) = at.application.program.value() {
@@ -104,7 +113,11 @@ pub(in crate::probe) fn libraries(
                 }),
         );
     }
-    for dir in environment_folders(sysroot, at.sites) {
+    let own = at.own.clone();
+    for dir in environment_folders(sysroot, at.sites)
+        .into_iter()
+        .chain(own)
+    {
         let names = sysroot.list(&dir, |name| is_ours(name) && name.contains(".so"));
         found.extend(names.items().iter().map(|name| Found {
             path: join(&dir, name),
@@ -159,12 +172,73 @@ pub(in crate::probe) fn libraries(
         }
     }
     let kernels = kernel_folders(sysroot, at.env, &all);
+    let lacking = lacking(sysroot, loader, at, &all);
     let place =
         "program or process, environment, LD_LIBRARY_PATH, ld.so.cache, default folders, /opt/rocm";
-    (
-        Reading::present(all, place),
-        Reading::present(kernels, "beside rocBLAS and hipBLASLt"),
-    )
+    AmdFacts {
+        libraries: Reading::present(all, place),
+        lacking: Reading::present(lacking, place),
+        kernels: Reading::present(kernels, "beside rocBLAS and hipBLASLt"),
+        ..AmdFacts::default()
+    }
+}
+
+/// What torch needs of HIP, and HIP of the HSA runtime, where no file of that name is among those that were found, and the loader
+/// finds none by the search path of whoever needs it.
+fn lacking(
+    sysroot: &Sysroot,
+    loader: &Loader<'_>,
+    at: &Where<'_>,
+    all: &[RocmLibrary],
+) -> Vec<RocmNeed> {
+    let torch = at.sites.iter();
+    let torch = torch.map(|site| join(&site.path, "torch/lib/libtorch_hip.so"));
+    let hip = all.iter().filter(|copy| {
+        copy.name == LOWEST[0]
+            && (copy.is_reached() || copy.reached_by.contains(&ReachedBy::Environment))
+    });
+    let users: Vec<String> = torch
+        .filter(|path| sysroot.exists(path))
+        .chain(hip.map(|copy| copy.path.clone()))
+        .collect();
+    let mut found = Vec::new();
+    for user in users {
+        let (_, _, Some(elf)) = loader.look_at(&user) else {
+            continue;
+        };
+        let is_here = |soname: &String| {
+            all.iter().any(|copy| {
+                file_name(&copy.path) == soname
+                    || file_name(&copy.real_path) == soname
+                    || copy.soname.value() == Some(soname)
+            })
+        };
+        let mut wanted = elf
+            .needed
+            .iter()
+            .filter(|soname| LOWEST.contains(&stem(soname)) && !is_here(soname))
+            .peekable();
+        if wanted.peek().is_none() {
+            continue;
+        }
+        let search = resolve::Environment {
+            library_path: at.env.get("LD_LIBRARY_PATH").cloned(),
+            ..resolve::Environment::default()
+        };
+        let Some(closure) = Resolver::new(sysroot, &search).closure(&user) else {
+            continue;
+        };
+        for soname in wanted {
+            let mut needs = closure.needs.iter().filter(|need| need.object == 0);
+            let need = needs.find(|need| need.soname == *soname && need.found.is_none());
+            found.extend(need.map(|need| RocmNeed {
+                soname: soname.clone(),
+                user: user.clone(),
+                by: need.by.clone(),
+            }));
+        }
+    }
+    found
 }
 
 /// Whether a file is a copy of this library: `libamdhip64.so.6`, and `libamdhip64.so` of a wheel. A link for linking

@@ -10,21 +10,23 @@ mod needs;
 mod own;
 mod programs;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 pub(super) use build::by_name as cuda_by_name;
 pub(super) use known::is_known;
 use known::{KNOWN, Known};
 
 use crate::facts::{
-    Consumer, DamagedLibrary, DeviceCode, Facts, Framework, FrameworkFacts, Installed, PciDevice,
-    PtxCode, Reading, VendorFacts,
+    Consumer, DamagedLibrary, DeviceCode, Facts, Framework, FrameworkFacts, GfxCode, Installed,
+    KfdNode, PciDevice, PtxCode, Reading, VendorFacts,
 };
+use crate::gfx::GfxTarget;
 use crate::probe::loader::{Loader, kind_of};
 use crate::probe::search_path::Site;
-use crate::read::ReadAt as _;
+use crate::read::ReadAt;
 use crate::read::elf::{self, Shape};
 use crate::read::fatbin::{self, Held, Suffix};
+use crate::read::offload::{self, Bundles};
 use crate::sysroot::{Sysroot, file_name, join, parent};
 use crate::version::Version;
 
@@ -82,6 +84,7 @@ pub(super) fn probe(
         has_gpu,
         untold: capabilities.is_empty() && has_gpu,
         capabilities,
+        targets: targets(&facts.amd.topology, env),
         folders: None,
         torch: None,
     };
@@ -133,6 +136,15 @@ fn capabilities(vendor: &VendorFacts) -> Vec<(u32, u32)> {
     all
 }
 
+/// The instruction sets that AMD's GPUs here have, or pass for.
+fn targets(topology: &Reading<Vec<KfdNode>>, env: &BTreeMap<String, String>) -> Vec<String> {
+    let told = env.get("HSA_OVERRIDE_GFX_VERSION");
+    let told = told.and_then(|text| GfxTarget::from_dotted(text));
+    let own = topology.items().iter().filter_map(KfdNode::target);
+    let all: BTreeSet<String> = own.map(|own| told.unwrap_or(own).to_string()).collect();
+    all.into_iter().collect()
+}
+
 /// What one look at an environment goes by.
 pub(super) struct Look<'a> {
     sysroot: &'a Sysroot,
@@ -146,6 +158,8 @@ pub(super) struct Look<'a> {
     has_gpu: bool,
     /// Of the GPUs that are here.
     capabilities: Vec<(u32, u32)>,
+    /// The instruction sets of AMD's GPUs that are here.
+    targets: Vec<String>,
     /// A GPU is here, and nobody told its capability: all of the code may matter then.
     untold: bool,
     /// Folders of the environment that hold CUDA libraries, and the names in them; listed when first asked for.
@@ -187,6 +201,7 @@ impl<'a> Look<'a> {
             requires: record.map_or_else(Vec::new, requires),
             hip: Reading::absent(site),
             xpu: Reading::absent(site),
+            gfx: Reading::absent(site),
             lacking: Reading::absent(site),
             out_of_reach: Reading::absent(site),
             assemblers: Reading::absent(site),
@@ -283,11 +298,33 @@ impl<'a> Look<'a> {
         if known.name == "tensorflow" {
             found.out_of_reach = self.out_of_reach(&elf, path);
         }
+        // Code for AMD's GPUs is handed to HIP by whoever holds it.
+        let is_for_hip = |soname: &String| soname.starts_with("libamdhip64");
+        if elf.needed.iter().any(is_for_hip) || file_name(path) == "libtorch_hip.so" {
+            found.gfx = self.gfx(&file, path);
+        }
         found.needed = elf.needed;
         if known.by_code {
             let held = fatbin::held(&file, &mut |held| self.is_enough(held));
             found.code = Reading::present(device_code(held), path);
         }
+    }
+
+    /// The code for AMD's GPUs in a library.
+    fn gfx(&self, file: &dyn ReadAt, path: &str) -> Reading<GfxCode> {
+        match offload::bundles(file, &mut |found| self.has_targets(found)) {
+            Some(bundles) => Reading::present(bundles.into(), path),
+            None => Reading::absent(format!("{path}: no .hip_fatbin")),
+        }
+    }
+
+    /// Whether there is no need to look on: code for every AMD GPU that is here was seen, or there is none to look for.
+    fn has_targets(&self, found: &Bundles) -> bool {
+        let is_there = |wanted: &String| {
+            let mut targets = found.targets.iter();
+            targets.any(|target| target.split(':').next() == Some(wanted))
+        };
+        found.count >= FIRST_CONTAINERS && self.targets.iter().all(is_there)
     }
 
     /// Whether there is no need to look on: machine code that may run was seen for every GPU. With no GPU there is

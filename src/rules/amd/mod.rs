@@ -3,8 +3,9 @@
 //!
 //! None of them says anything where the consumer does not run on AMD's stack: an AMD GPU that drives a display is no fault.
 
-mod code;
+pub(super) mod code;
 mod driver;
+mod libraries;
 mod nodes;
 mod stack;
 mod variables;
@@ -101,6 +102,24 @@ pub(super) static RULES: &[Rule] = &[
         follows_from: NO_MODULE,
         page: include_str!("../pages/amdgpu-not-loaded.md"),
         check: driver::not_loaded,
+    },
+    Rule {
+        id: "hip-runtime-missing",
+        layer: Layer::Runtime,
+        severity: Error,
+        need: Need::Detail,
+        follows_from: &[],
+        page: include_str!("../pages/hip-runtime-missing.md"),
+        check: libraries::hip_runtime_missing,
+    },
+    Rule {
+        id: "hsa-runtime-missing",
+        layer: Layer::Driver,
+        severity: Error,
+        need: Need::Detail,
+        follows_from: &[],
+        page: include_str!("../pages/hsa-runtime-missing.md"),
+        check: libraries::hsa_runtime_missing,
     },
     Rule {
         id: "rocm-driver-untested",

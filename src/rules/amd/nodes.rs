@@ -58,7 +58,8 @@ pub(super) fn root_only(ctx: &Ctx<'_>) -> Outcome {
     let rule = format!(
         "SUBSYSTEM==\"kfd\", KERNEL==\"kfd\", TAG+=\"uaccess\", GROUP=\"{group}\", MODE=\"0660\""
     );
-    Outcome::found([drm::with_nodes(ctx, finding, &[kfd])
+    let asked = |path: &str| ctx.drm_open(path).is_some();
+    Outcome::found([drm::with_nodes(ctx, finding, &[kfd], asked)
         .source("ROCm installation documentation: groups render and video; systemd: rules.d/50-udev-default.rules")
         .fix(Fix::at(Layer::System, format!("add a udev rule that gives /dev/kfd to group {group}, and the user to that group; log in anew"))
             .line(format!("echo {} | sudo tee /etc/udev/rules.d/70-kfd.rules", shell_line(&[&rule])))

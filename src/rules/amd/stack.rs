@@ -4,20 +4,13 @@ use crate::facts::{
     ConsumerKind, DeviceNode, KfdNode, PciDevice, ReachedBy, Reading, RenderNode, RocmLibrary,
     Vendor,
 };
+use crate::read::icd::stem;
 use crate::rules::Ctx;
 use crate::rules::drm::Wants;
 use crate::version::Version;
 
-/// Distributions that are of use on AMD's GPUs alone, by the start of their names.
-const BUILT_FOR_ROCM: [&str; 7] = [
-    "tensorflow-rocm",
-    "onnxruntime-rocm",
-    "onnxruntime-migraphx",
-    "cupy-rocm",
-    "jax-rocm",
-    "pytorch-triton-rocm",
-    "rocm-sdk-core",
-];
+/// The two lowest libraries of `ROCm`, which all of it needs.
+pub(super) const LOWEST: [&str; 2] = ["libamdhip64", "libhsa-runtime64"];
 
 impl Ctx<'_> {
     /// AMD's GPUs on the PCI bus, without those that are kept for a virtual machine.
@@ -111,6 +104,16 @@ impl Ctx<'_> {
             let what = format!("{}, which uses {}", self.facts.consumer.what, copy.name);
             return Some(own(what, &copy.path));
         }
+        if let Some(program) = self.facts.application.program.value()
+            && let Some(needed) = program
+                .needed
+                .iter()
+                .find(|needed| LOWEST.contains(&stem(&needed.soname)))
+        {
+            let consumer = &self.facts.consumer.what;
+            let what = format!("{consumer}, which needs {}", needed.soname);
+            return Some(own(what, &program.path));
+        }
         let torch = self.framework("torch");
         if let Some((torch, hip)) = torch.and_then(|torch| Some((torch, torch.hip.value()?))) {
             let what = match torch.version.value() {
@@ -121,8 +124,11 @@ impl Ctx<'_> {
             return Some(own(what, torch.hip.source()));
         }
         let distributions = self.facts.python.distributions.items().iter();
-        let mut distributions =
-            distributions.filter(|d| BUILT_FOR_ROCM.iter().any(|start| d.name.starts_with(start)));
+        let is_for_rocm = |name: &str| {
+            let mut known = self.matrix.rocm_distributions().iter();
+            known.any(|row| name.starts_with(&row.name))
+        };
+        let mut distributions = distributions.filter(|d| is_for_rocm(&d.name));
         if let Some(found) = distributions.next() {
             let what = format!("{} {}", found.name, found.version);
             return Some(own(what, &found.metadata));
@@ -140,7 +146,7 @@ impl Ctx<'_> {
         }
         let installed = libraries
             .iter()
-            .filter(|copy| ["libamdhip64", "libhsa-runtime64"].contains(&copy.name.as_str()))
+            .filter(|copy| LOWEST.contains(&copy.name.as_str()))
             .find(|copy| copy.is_reached());
         let installed = installed.map(|copy| {
             let what = match self.rocm_release() {

@@ -1,17 +1,18 @@
 //! What variables make of AMD's GPUs: which of them are seen, in what order, and what their instruction set passes for.
 
 use super::VERIFY;
-use crate::facts::{KfdNode, Layer, Vendor};
+use crate::facts::{KfdNode, Layer, NamedGpu, Vendor};
 use crate::finding::{Finding, Fix, Severity};
 use crate::gfx::GfxTarget;
+use crate::read::kfd::is_uuid;
 use crate::rules::stack::in_words;
-use crate::rules::{Ctx, Outcome};
+use crate::rules::{Ctx, Outcome, missing};
 
 /// The GPUs that a program of the consumer sees.
 pub(super) enum Seen<'a> {
     /// These, in this order.
     These(Vec<&'a KfdNode>),
-    /// A variable names GPUs in a way that cannot be followed here (by UUID).
+    /// A variable names GPUs by UUID, and those were not looked up.
     Untold,
 }
 
@@ -37,21 +38,54 @@ fn of_hip<'a>(ctx: &'a Ctx<'_>) -> Option<Choice<'a>> {
         })
 }
 
-/// What a choice leaves of so many: indices up to the first that is none. `None` where an entry is no number.
-fn left(choice: &Choice<'_>, of: usize) -> Option<Vec<usize>> {
+impl Choice<'_> {
+    fn by_rocr(&self) -> bool {
+        self.name == "ROCR_VISIBLE_DEVICES"
+    }
+}
+
+/// What a choice leaves of these GPUs; `None` where an entry is a UUID that was not looked up.
+fn left<'a>(
+    ctx: &'a Ctx<'_>,
+    choice: &Choice<'_>,
+    gpus: &[&'a KfdNode],
+) -> Option<Vec<&'a KfdNode>> {
+    let known = ctx.facts.amd.named.items();
+    let named = |entry: &str| {
+        let is_it =
+            |gpu: &&NamedGpu| gpu.variable == choice.name && gpu.entry.trim() == entry.trim();
+        known.iter().find(is_it).map(|gpu| gpu.node)
+    };
+    let nodes: Vec<u32> = gpus.iter().map(|gpu| gpu.node).collect();
+    let left = read(choice.value, choice.by_rocr(), &nodes, named)?;
+    let left = left.into_iter();
+    Some(left.filter_map(|at| gpus.get(at).copied()).collect())
+}
+
+/// The places of GPUs that a list leaves: of its entries up to the first that is none of these nodes. `named` tells the node of a
+/// UUID, `None` where that is not known.
+fn read(
+    list: &str,
+    by_rocr: bool,
+    nodes: &[u32],
+    named: impl Fn(&str) -> Option<Option<u32>>,
+) -> Option<Vec<usize>> {
     let mut found = Vec::new();
-    for entry in choice.value.split(',').map(str::trim) {
-        if entry.starts_with("GPU-") {
-            return None;
-        }
-        match entry.parse::<usize>() {
-            Ok(index) if index < of => {
-                if !found.contains(&index) {
-                    found.push(index);
-                }
-            }
-            // What follows an entry that is no GPU is left out.
-            _ => break,
+    for entry in list.split(',') {
+        let at = if is_uuid(entry, by_rocr) {
+            let node = named(entry)?;
+            nodes.iter().position(|known| Some(*known) == node)
+        } else {
+            let index = entry.trim().parse::<usize>();
+            index.ok().filter(|index| *index < nodes.len())
+        };
+        // What follows an entry that is no GPU is left out.
+        let Some(at) = at else { break };
+        if !found.contains(&at) {
+            found.push(at);
+        } else if by_rocr {
+            // The HSA runtime ends there as well.
+            break;
         }
     }
     Some(found)
@@ -61,13 +95,10 @@ fn left(choice: &Choice<'_>, of: usize) -> Option<Vec<usize>> {
 pub(super) fn seen<'a>(ctx: &'a Ctx<'_>) -> Seen<'a> {
     let mut gpus = ctx.kfd_gpus();
     for choice in [of_rocr(ctx), of_hip(ctx)].into_iter().flatten() {
-        let Some(indices) = left(&choice, gpus.len()) else {
+        let Some(these) = left(ctx, &choice, &gpus) else {
             return Seen::Untold;
         };
-        gpus = indices
-            .into_iter()
-            .filter_map(|index| gpus.get(index).copied())
-            .collect();
+        gpus = these;
     }
     Seen::These(gpus)
 }
@@ -83,25 +114,38 @@ pub(super) fn hides_all(ctx: &Ctx<'_>) -> Outcome {
         return Outcome::Clean;
     }
     let gpus = ctx.kfd_gpus();
-    let mut count = gpus.len();
+    let mut visible = gpus.clone();
     for choice in [of_rocr(ctx), of_hip(ctx)].into_iter().flatten() {
-        let Some(indices) = left(&choice, count) else {
-            return Outcome::Clean;
+        let Some(these) = left(ctx, &choice, &visible) else {
+            return match missing("GPUs by UUID", &ctx.facts.amd.named) {
+                Some(reason) => Outcome::unknown(reason),
+                None => Outcome::Clean,
+            };
         };
-        if !indices.is_empty() {
-            count = indices.len();
+        if !these.is_empty() {
+            visible = these;
             continue;
         }
         let names: Vec<String> = gpus.iter().map(|node| ctx.kfd_name(node)).collect();
+        let by_uuid = is_uuid(choice.value, choice.by_rocr());
+        let how = if by_uuid {
+            "unset the variable, or name GPUs that are here: `rocminfo` lists each with its Uuid"
+        } else {
+            "unset the variable, or name GPUs that are here"
+        };
         return Outcome::found([Finding::new("hip-visible-devices-hides-all", Layer::Application, Severity::Error, format!("{}={} hides every AMD GPU ({} {} here)", choice.name, choice.value, gpus.len(), if gpus.len() == 1 { "is" } else { "are" }))
             .of(Vendor::Amd)
             .complaining(Layer::Framework)
             .component(choice.name)
-            .detail("GPUs are counted from 0. The list is read up to the first entry that is no GPU, and what follows is left out; -1 leaves none.")
+            .detail(if by_uuid {
+                "A GPU is named by `GPU-` and the sixteen digits of its unique id, as rocminfo shows it (Uuid), or by the start of it; no GPU here has this one. The list is read up to the first entry that is no GPU."
+            } else {
+                "GPUs are counted from 0. The list is read up to the first entry that is no GPU, and what follows is left out; -1 leaves none."
+            })
             .evidence(choice.name, choice.value, ctx.facts.environment.source())
             .evidence("GPUs in KFD's topology", in_words(&names), ctx.facts.amd.topology.source())
-            .source("ROCm documentation: GPU isolation; ROCm/clr: rocclr/device/rocm/rocdevice.cpp")
-            .fix(Fix::at(Layer::Application, "unset the variable, or name GPUs that are here").line(format!("unset {}", choice.name)).verify(VERIFY))]);
+            .source("ROCm documentation: GPU isolation; ROCm/clr: rocclr/device/rocm/rocdevice.cpp; ROCR-Runtime: amd_filter_device.cpp")
+            .fix(Fix::at(Layer::Application, how).line(format!("unset {}", choice.name)).verify(VERIFY))]);
     }
     Outcome::Clean
 }
@@ -253,21 +297,28 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_choice_is_read_up_to_the_first_entry_that_is_no_gpu() {
-        for (value, of, indices) in [
-            ("0", 2, Some(vec![0])),
-            ("1,0", 2, Some(vec![1, 0])),
-            ("-1", 2, Some(vec![])),
-            ("0,-1,1", 2, Some(vec![0])),
-            ("2", 2, Some(vec![])),
-            ("", 2, Some(vec![])),
-            ("GPU-0123456789abcdef", 2, None),
+    fn a_list_is_read_up_to_the_first_entry_that_is_no_gpu() {
+        let named = |entry: &str| match entry.trim() {
+            "GPU-a" => Some(Some(1)),
+            "GPU-b" => Some(Some(2)),
+            "GPU-gone" => Some(None),
+            _ => None,
+        };
+        for (list, hip, rocr) in [
+            ("0", Some(vec![0]), Some(vec![0])),
+            ("1,0", Some(vec![1, 0]), Some(vec![1, 0])),
+            ("-1", Some(vec![]), Some(vec![])),
+            ("0,-1,1", Some(vec![0]), Some(vec![0])),
+            ("2", Some(vec![]), Some(vec![])),
+            ("", Some(vec![]), Some(vec![])),
+            ("0,0,1", Some(vec![0, 1]), Some(vec![0])),
+            ("GPU-b,GPU-a", Some(vec![1, 0]), Some(vec![1, 0])),
+            ("GPU-b,GPU-gone,0", Some(vec![1]), Some(vec![1])),
+            ("GPU-gone", Some(vec![]), Some(vec![])),
+            ("GPU-never-looked-up", None, None),
         ] {
-            let choice = Choice {
-                name: "HIP_VISIBLE_DEVICES",
-                value,
-            };
-            assert_eq!(left(&choice, of), indices, "{value}");
+            assert_eq!(read(list, false, &[1, 2], named), hip, "{list}");
+            assert_eq!(read(list, true, &[1, 2], named), rocr, "{list}");
         }
     }
 }

@@ -3,7 +3,7 @@
 use crate::facts::{Layer, Reading};
 use crate::finding::{Finding, Fix, Severity};
 use crate::inspect::{self, File, Machine, MachineGpu};
-use crate::rules::{Ctx, Outcome, framework};
+use crate::rules::{Ctx, Outcome, amd, framework};
 use crate::sysroot::file_name;
 use crate::target;
 
@@ -16,8 +16,16 @@ pub(super) fn has(ctx: &Ctx<'_>, id: &str) -> Outcome {
     let machine = machine(ctx);
     let mut unknown = Vec::new();
     let mut findings = inspect::of_file(program, Some(&machine), ctx.matrix, &mut unknown);
+    findings.extend(amd::code::program_lacks(ctx));
     // A driver that is missing or wrong is told by the driver's own rules.
     findings.retain(|f| f.id == id && !(f.layer == Layer::Driver && id == "library-not-found"));
+    // So is a runtime of SYCL, which may lie where oneAPI's environment leads.
+    let sycl = ctx.facts.intel.sycl.items();
+    let is_told = |f: &Finding| {
+        let mut needs = sycl.iter().filter(|need| need.user == program.path);
+        needs.any(|need| f.component.as_ref() == Some(&need.soname))
+    };
+    findings.retain(|f| id != "library-not-found" || !is_told(f));
     // What is wrong with the program itself is the application's own.
     for finding in findings.iter_mut().filter(|f| f.id == "file-damaged") {
         finding.layer = Layer::Application;

@@ -79,6 +79,28 @@ fn names_mig(value: &str) -> bool {
     value.trim_start().starts_with("MIG-")
 }
 
+/// Whether a value begins with the UUID of a GPU that is none of those that the driver lists. `None` where that cannot be told: an
+/// abbreviation, or a GPU whose UUID the driver does not tell yet.
+fn names_a_stranger(ctx: &Ctx<'_>, value: &str) -> Option<bool> {
+    let first = value.split(',').next()?.trim();
+    let gpus = ctx.facts.driver.gpus.items();
+    let known: Vec<&str> = gpus.iter().map(|gpu| gpu.uuid.as_str()).collect();
+    let all_known = !known.is_empty() && known.iter().all(|uuid| is_whole_uuid(uuid));
+    (is_whole_uuid(first) && all_known)
+        .then(|| !known.iter().any(|uuid| uuid.eq_ignore_ascii_case(first)))
+}
+
+/// Whether this is the whole UUID of a GPU, or the name that a report has for one (`GPU-1`).
+fn is_whole_uuid(text: &str) -> bool {
+    let Some(rest) = text.strip_prefix("GPU-") else {
+        return false;
+    };
+    let groups: Vec<usize> = rest.split('-').map(str::len).collect();
+    let is_hex = rest.chars().all(|c| c.is_ascii_hexdigit() || c == '-');
+    let is_name = rest.len() <= 3 && rest.chars().all(|c| c.is_ascii_digit());
+    is_hex && groups == [8, 4, 4, 4, 12] || !rest.is_empty() && is_name
+}
+
 /// Why a value that begins with a UUID shows nothing, where it was seen that it does.
 fn why_no_uuid_fits(value: &str) -> Option<String> {
     let first = value.split(',').next().unwrap_or_default().trim();
@@ -213,7 +235,10 @@ pub(super) fn cuda_visible_devices_hides_all(ctx: &Ctx<'_>) -> Outcome {
     let saw_none = ctx.cu_init() == Some(100) || (ctx.cu_init() == Some(0) && count == Some(0));
     let proved = by_cuda.is_some_and(|n| n > 0) && saw_none;
     // With no driver asked, the value alone decides where it leaves no doubt.
-    let why = why_nothing_is_visible(value, gpus);
+    let why = why_nothing_is_visible(value, gpus).or_else(|| {
+        let strange = names_a_stranger(ctx, value) == Some(true);
+        strange.then(|| "there is no GPU of that name".to_owned())
+    });
     let why = match (proved, saw_none, ctx.cu_init(), why) {
         (_, true, _, Some(why)) | (_, false, None, Some(why)) => why,
         (true, _, _, None) => {
@@ -272,6 +297,20 @@ mod tests {
             "0,-1,1",
         ] {
             assert_eq!(what_ends_the_list(value, 2), None, "{value}");
+        }
+    }
+
+    #[test]
+    fn whole_uuids() {
+        for (text, whole) in [
+            ("GPU-8932f937-d72c-4106-c12f-20bd9faed9f6", true),
+            ("GPU-1", true),
+            ("GPU-8932f937", false),
+            ("GPU-", false),
+            ("GPU-????????-????-????-????-????????????", false),
+            ("MIG-8932f937-d72c-4106-c12f-20bd9faed9f6", false),
+        ] {
+            assert_eq!(is_whole_uuid(text), whole, "{text}");
         }
     }
 

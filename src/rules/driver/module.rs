@@ -91,9 +91,11 @@ pub(super) fn driver_not_installed(ctx: &Ctx<'_>) -> Outcome {
                 .map_or_else(String::new, crate::facts::ReachedBy::describe),
         );
     }
-    let fix =
-        Fix::at(Layer::Driver, "install the distribution's NVIDIA driver").cost("root, reboot");
-    let fix = ctx.with_distro_commands(fix, Purpose::Driver);
+    let fix = match ctx.hands_off() {
+        Some(place) => Fix::at(Layer::Driver, format!("install the NVIDIA driver {place}")),
+        None => Fix::at(Layer::Driver, "install the distribution's NVIDIA driver"),
+    };
+    let fix = ctx.with_distro_commands(fix.cost("root, reboot"), Purpose::Driver);
     Outcome::found([finding.fix(verified(ctx, fix))])
 }
 

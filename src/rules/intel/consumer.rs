@@ -1,10 +1,12 @@
 //! What the consumer itself does: a build for another vendor, variables that hide GPUs.
 
 use super::VERIFY;
-use crate::facts::{FileKind, Layer, Vendor};
+use crate::facts::{FileKind, Layer, Reading, Vendor};
 use crate::finding::{Finding, Fix, Severity};
+use crate::read::icd::stem;
 use crate::rules::stack::in_words;
-use crate::rules::{Ctx, Outcome};
+use crate::rules::{Ctx, Outcome, known};
+use crate::sysroot::{file_name, parent};
 
 /// A build for CUDA where the only GPUs are Intel's and their compute runtime was installed.
 pub(super) fn cuda_build_on_intel(ctx: &Ctx<'_>) -> Outcome {
@@ -62,6 +64,94 @@ pub(super) fn cuda_build_on_intel(ctx: &Ctx<'_>) -> Outcome {
         .verify(VERIFY),
     )
     .source("PyTorch documentation: getting started on Intel GPU")])
+}
+
+/// The runtime of SYCL, in which torch for Intel GPUs and what oneAPI builds are written, is not found.
+pub(super) fn sycl_runtime_missing(ctx: &Ctx<'_>) -> Outcome {
+    let program = ctx.facts.application.program.value();
+    let by_program =
+        program.is_some_and(|program| program.needed.iter().any(|n| stem(&n.soname) == "libsycl"));
+    if !by_program && ctx.wants_xpu().is_none() {
+        return Outcome::Clean;
+    }
+    let needs = known!(ctx.facts.intel.sycl, "runtime of SYCL");
+    let Some(need) = needs.iter().find(|need| !need.found.is_present()) else {
+        return Outcome::Clean;
+    };
+    if let Reading::Unreadable { reason } = &need.found {
+        return Outcome::unknown(reason.clone());
+    }
+    if let Some(unknown) = crate::rules::unread(ctx) {
+        return unknown;
+    }
+    // Libraries of this machine are none for a program of another one.
+    let program = program.filter(|program| program.path == need.user);
+    let arch = program.and_then(|program| program.arch.as_ref());
+    if arch.is_some_and(|arch| ctx.facts.system.arch.value() != Some(arch)) {
+        return Outcome::Clean;
+    }
+    let is_torch = need.user.contains("/torch/lib/");
+    // Where the wheel that brings it is recorded, its files are what is missing, and its record tells that.
+    let mut distributions = ctx.facts.python.distributions.items().iter();
+    if is_torch && distributions.any(|d| d.name == "intel-sycl-rt") {
+        return Outcome::Clean;
+    }
+    let what = match ctx.wants_xpu().filter(|_| is_torch) {
+        Some(wants) => wants.what,
+        None => file_name(&need.user).to_owned(),
+    };
+    let title = match &need.elsewhere {
+        Some(path) => format!(
+            "{what} needs {}, which lies in {} and is not on the loader's path: oneAPI's environment is not set",
+            need.soname,
+            parent(path)
+        ),
+        None => format!(
+            "{what} needs {}, the runtime of SYCL, which is not here",
+            need.soname
+        ),
+    };
+    let mut finding = Finding::new("sycl-runtime-missing", Layer::Runtime, Severity::Error, title)
+        .of(Vendor::Intel)
+        .complaining(if is_torch { Layer::Framework } else { Layer::Application })
+        .component(need.soname.clone())
+        .subject(need.soname.clone())
+        .detail("What is written in SYCL does not start without its runtime, of the very version that it was built with: `libsycl.so.N: cannot open shared object file`.")
+        .evidence(format!("{} needs", file_name(&need.user)), need.soname.clone(), need.user.clone())
+        .evidence(need.soname.clone(), "not found", need.found.source());
+    if let Some(path) = &need.elsewhere {
+        finding = finding
+            .evidence("there is", path.clone(), parent(path))
+            .fix(
+                Fix::at(
+                    Layer::Runtime,
+                    "set oneAPI's environment before the program is started",
+                )
+                .line("source /opt/intel/oneapi/setvars.sh")
+                .verify("sycl-ls"),
+            );
+    } else if is_torch {
+        finding = finding.fix(
+            Fix::at(
+                Layer::Framework,
+                "install torch anew with what it requires: intel-sycl-rt brings the runtime",
+            )
+            .verify(VERIFY),
+        );
+    } else {
+        finding = finding.fix(
+            Fix::at(
+                Layer::Runtime,
+                format!("install the runtime of oneAPI's compiler whose library is {}, and set its environment", need.soname),
+            )
+            .line("source /opt/intel/oneapi/setvars.sh")
+            .cost("root")
+            .verify("sycl-ls"),
+        );
+    }
+    Outcome::found([finding.source(
+        "Intel oneAPI documentation: setvars; PyTorch documentation: getting started on Intel GPU",
+    )])
 }
 
 /// The most tiles that a GPU of Intel's is counted as.

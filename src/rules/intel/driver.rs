@@ -2,11 +2,11 @@
 
 use super::VERIFY;
 use super::stack::KERNEL_DRIVERS;
-use crate::facts::{FileKind, IntelLibrary, Layer, PciDevice, Reading, Vendor};
+use crate::facts::{DeviceNode, FileKind, IntelLibrary, Layer, PciDevice, Reading, Vendor};
 use crate::finding::{Finding, Fix, Severity};
 use crate::rules::drm::{self, Access, Wants};
 use crate::rules::stack::in_words;
-use crate::rules::{Ctx, Outcome};
+use crate::rules::{Ctx, Outcome, known};
 
 /// What the consumer wants of Intel's GPUs, where it is built for them.
 fn wanted(ctx: &Ctx<'_>) -> Option<Wants> {
@@ -118,6 +118,69 @@ pub(super) fn permission(ctx: &Ctx<'_>) -> Outcome {
         },
         &nodes,
     ))
+}
+
+/// A container whose program is built for Intel's GPUs, on a host that has one, was given no render node.
+pub(super) fn container_node_missing(ctx: &Ctx<'_>) -> Outcome {
+    let Some(wants) = wanted(ctx).filter(|wants| wants.own && ctx.in_container()) else {
+        return Outcome::Clean;
+    };
+    // The host's /sys is seen from inside, whatever was given.
+    let gpus = ctx.driven_intel_gpus();
+    if gpus.is_empty() {
+        return Outcome::Clean;
+    }
+    let render = known!(ctx.facts.drm.render, "render nodes");
+    if let Some(reason) = render.iter().find_map(|node| match &node.node {
+        Reading::Unreadable { reason } => Some(reason),
+        _ => None,
+    }) {
+        return Outcome::unknown(reason.clone());
+    }
+    let there = render.iter().filter_map(|node| node.node.value());
+    let there: Vec<&DeviceNode> = there.collect();
+    let kept = there
+        .iter()
+        .all(|node| ctx.drm_open(&node.path) == Some("EPERM"));
+    if !there.is_empty() && !kept {
+        return Outcome::Clean;
+    }
+    let names: Vec<String> = gpus.iter().map(|gpu| ctx.name_of(gpu)).collect();
+    let title = match there.first() {
+        Some(node) => format!(
+            "{} is in this container and its device cgroup forbids it (EPERM)",
+            node.path
+        ),
+        None => format!(
+            "/dev/dri/renderD* is not in this container, on a host with an Intel GPU: {} finds none",
+            wants.what
+        ),
+    };
+    let mut finding = Finding::new("intel-container-node-missing", Layer::Container, Severity::Error, title)
+        .of(Vendor::Intel)
+        .complaining(Layer::Framework)
+        .component("/dev/dri")
+        .detail("A container gets the host's Intel GPUs by their render nodes alone. The libraries come with the image.")
+        .evidence("GPUs of the host", in_words(&names), ctx.facts.hardware.pci.source())
+        .evidence("wants it", wants.what, wants.source);
+    finding = match there.first() {
+        Some(node) => finding.evidence(format!("open {}", node.path), "EPERM", "open()"),
+        None => finding.evidence("/dev/dri/renderD*", "absent", "/dev"),
+    };
+    let kind = ctx.facts.system.container.value().map(|c| c.kind.as_str());
+    let fix = match kind {
+        Some("kubernetes") => Fix::at(
+            Layer::Container,
+            "ask for Intel's GPU in the pod's limits (`gpu.intel.com/i915: 1`, or `xe`); Intel's device plugin gives the node",
+        ),
+        _ => Fix::at(Layer::Container, "start the container with the nodes, and with the group that may open them by the host's number").line(format!(
+            "{} run --device=/dev/dri --group-add \"$(stat -c %g /dev/dri/renderD128)\" IMAGE",
+            if kind == Some("podman") { "podman" } else { "docker" }
+        )),
+    };
+    Outcome::found([finding
+        .source("Intel device plugins for Kubernetes: GPU plugin; Docker documentation: --device")
+        .fix(fix.cost("restart of the container").verify(VERIFY))])
 }
 
 /// What is wrong with a library that is not what it should be, in words.

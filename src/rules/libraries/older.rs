@@ -9,25 +9,6 @@ use crate::rules::{Ctx, Outcome, known};
 use crate::sysroot::file_name;
 use crate::version::Version;
 
-/// What a framework says of a cuDNN that is too old, and who says that it does.
-const CHECKS: &[(&str, &str, &str)] = &[
-    (
-        "torch",
-        "cuDNN version incompatibility: PyTorch was compiled against ...",
-        "PyTorch: torch/backends/cudnn/__init__.py",
-    ),
-    (
-        "tensorflow",
-        "Loaded runtime CuDNN library: ... but source was compiled with: ...",
-        "jax-ml/jax issue 6517, for the same check of XLA",
-    ),
-    (
-        "jax",
-        "Outdated cuDNN installation found.",
-        "jax-ml/jax: version checks in jax_plugins/cuda/__init__.py",
-    ),
-];
-
 /// What a framework was built with, as it is known.
 struct Built {
     cudnn: Version,
@@ -56,12 +37,12 @@ pub(super) fn cudnn_older_than_build(ctx: &Ctx<'_>) -> Outcome {
 
 fn older(ctx: &Ctx<'_>, links: &[Link], link: &Link) -> Option<Finding> {
     let name = link.consumer.split(' ').next()?;
-    let (_, says, source) = CHECKS.iter().find(|(known, ..)| *known == name)?;
+    let mut checks = ctx.matrix.cudnn_checks().iter();
+    let check = checks.find(|row| row.framework == name)?;
+    let (says, source) = (&check.says, &check.source);
     // Whoever sets it knows.
-    let is_skipped = |variable: &str| ctx.env(variable).is_some_and(|v| !v.is_empty() && v != "0");
-    if name == "torch" && is_skipped("PYTORCH_SKIP_CUDNN_COMPATIBILITY_CHECK")
-        || name == "jax" && is_skipped("JAX_SKIP_CUDA_CONSTRAINTS_CHECK")
-    {
+    let skip = check.skip.as_deref().and_then(|variable| ctx.env(variable));
+    if skip.is_some_and(|value| !value.is_empty() && value != "0") {
         return None;
     }
     let built = built_with(ctx, name)?;
@@ -103,7 +84,7 @@ fn older(ctx: &Ctx<'_>, links: &[Link], link: &Link) -> Option<Finding> {
         finding = finding.fix(fix.verify("gpudoctor"));
         // Then it gets its own.
         if link.beside.is_some() {
-            return Some(finding.source(*source));
+            return Some(finding.source(source.clone()));
         }
     }
     let fix = match &built.requirement {
@@ -120,7 +101,7 @@ fn older(ctx: &Ctx<'_>, links: &[Link], link: &Link) -> Option<Finding> {
             ),
         ),
     };
-    Some(finding.fix(fix.verify("gpudoctor")).source(*source))
+    Some(finding.fix(fix.verify("gpudoctor")).source(source.clone()))
 }
 
 /// The cuDNN that a framework was built with: the version that its wheel pins or asks for at least, else that of its

@@ -1,4 +1,5 @@
-//! What only NVIDIA's libraries hold: containers of device code, and the note of a forward-compatibility libcuda.
+//! What only libraries for GPUs hold: containers of device code of NVIDIA's and AMD's, and the note of a forward-compatibility
+//! libcuda.
 
 use super::image::{Put, narrow};
 
@@ -61,6 +62,29 @@ pub fn fatbin(archs: &[String]) -> Vec<u8> {
         .u64(body.len() as u64);
     container.extend(body);
     container
+}
+
+/// A bundle with a code object of sixteen bytes for each target: `gfx90a:xnack-`, `gfx11-generic`. Nothing is compressed.
+pub fn bundle(targets: &[String]) -> Vec<u8> {
+    const SIZE: usize = 16;
+    let host = "host-x86_64-unknown-linux-gnu-".to_owned();
+    let names = targets
+        .iter()
+        .map(|target| format!("hipv4-amdgcn-amd-amdhsa--{target}"));
+    let names: Vec<String> = std::iter::once(host).chain(names).collect();
+    let header = 32 + names.iter().map(|name| 24 + name.len()).sum::<usize>();
+    let mut out = b"__CLANG_OFFLOAD_BUNDLE__".to_vec();
+    out.u64(names.len() as u64);
+    for (index, name) in names.iter().enumerate() {
+        let size = if index == 0 { 0 } else { SIZE };
+        let offset = header + SIZE * index.saturating_sub(1);
+        out.u64(offset as u64)
+            .u64(size as u64)
+            .u64(name.len() as u64);
+        out.extend(name.as_bytes());
+    }
+    out.resize(header + SIZE * targets.len(), 0x90);
+    out
 }
 
 /// `sm_90a` or `compute_90`.

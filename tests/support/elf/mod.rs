@@ -8,7 +8,7 @@ mod device;
 mod image;
 mod versions;
 
-pub use device::{compat_note, fatbin};
+pub use device::{bundle, compat_note, fatbin};
 pub use image::Put;
 use image::{Image, PAGE, SHF_ALLOC, SHT_STRTAB, Section, Segment, Strings, narrow};
 use versions::{Versions, gnu_hash_table, hash_table};
@@ -116,6 +116,8 @@ pub struct SharedObject {
     pub notes: Vec<(&'static str, Vec<u8>)>,
     /// Device code: the names of its architectures, as [`fatbin`] takes them.
     pub device_code: Vec<String>,
+    /// Code for AMD's GPUs: its targets, as [`bundle`] takes them.
+    pub gfx: Vec<String>,
 }
 
 const SHT_PROGBITS: u32 = 1;
@@ -170,6 +172,10 @@ impl SharedObject {
             let index = image.add(section, &fatbin(&self.device_code));
             image.sections[index].address
         });
+        if !self.gfx.is_empty() {
+            let section = Section::new(".hip_fatbin", SHT_PROGBITS, SHF_ALLOC, 8);
+            image.add(section, &bundle(&self.gfx));
+        }
 
         let mut strings = Strings::new();
         let mut symbols = vec![0; 24];
