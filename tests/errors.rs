@@ -440,6 +440,28 @@ fn repeats_are_counted_and_a_long_line_is_shown_around_what_was_found() {
     assert_eq!(found.matches[0].count, 1);
 }
 
+/// What was said of a line many times is not taken to hold for one with another number.
+#[test]
+fn a_number_is_looked_at_however_often_the_words_were_the_same() {
+    let quiet: String = (0..100)
+        .map(|n| format!("step {n}: cufft status 0\n"))
+        .collect();
+    let log = format!("{quiet}step 7: cufft status 5\n{quiet}");
+    let found = explained(log.as_bytes());
+    let told: Vec<_> = found
+        .matches
+        .iter()
+        .map(|m| (m.id.as_str(), m.line))
+        .collect();
+    assert_eq!(told, [("cufft-internal-error", Some(101))]);
+    // Digits beside it do not matter, and how many lines say so is known all the same.
+    let log: String = (0..200)
+        .map(|n| format!("[rank{}] {n}: cufft status {}\n", n % 8, n % 2 * 5))
+        .collect();
+    let found = explained(log.as_bytes());
+    assert_eq!(found.matches[0].count, 100);
+}
+
 #[test]
 fn the_first_failure_comes_before_what_follows_from_it() {
     let log = "\

@@ -62,7 +62,12 @@ fn main() {
             .file_name()
             .expect("a file has a name")
             .to_string_lossy();
-        let _ = writeln!(index, "    ({name:?}, include_str!({path:?})),");
+        // What is compiled in are the bytes that were read here: the file may change before the compiler comes to it.
+        fs::write(out.join(&*name), &text).expect("a copy of a file of the catalogue");
+        let _ = writeln!(
+            index,
+            "    ({name:?}, include_str!(concat!(env!(\"OUT_DIR\"), \"/{name}\"))),"
+        );
     }
     let _ = writeln!(index, "];");
     write(&tables, &out, &mut index);

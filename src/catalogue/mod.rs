@@ -4,6 +4,7 @@
 //! name or a literal leads to and where in the text it stands, so that a question parses the entries that it concerns and
 //! nothing else. Nothing here reads a file or the machine.
 
+mod glance;
 mod index;
 pub mod lint;
 mod prefix;

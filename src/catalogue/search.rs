@@ -3,6 +3,7 @@
 //! The tables were made when gpudoctor was built (see `build.rs`): of any three letters it is known how far the next window
 //! can be, and which literals end their window there. What it finds is exact but for what it is loose about.
 
+use super::glance::{Glance, glance, may_end_prefix};
 use super::index::{LITERALS, SHIFT, STARTS};
 use super::prefix;
 
@@ -32,7 +33,7 @@ pub struct Hit {
 }
 
 /// Blanks and line breaks in a row that count as one.
-const LONGEST_GAP: usize = 200;
+pub(super) const LONGEST_GAP: usize = 200;
 /// Letters that a window has, and those that tell windows apart.
 const WINDOW: usize = 4;
 const BLOCK: usize = 3;
@@ -108,7 +109,28 @@ fn hash(three: &[u8]) -> usize {
 
 /// Calls `found` for the literals of a bucket whose window ends before `at`.
 fn verify(hash: usize, text: &[u8], at: usize, found: &mut impl FnMut(Hit)) {
+    // Most literals are told from the text by the byte behind their window, or by the first of it.
+    let is_itself =
+        |b: &u8| b.is_ascii_graphic() && !matches!(b, b'\\' | b'^' | b'-' | b'\'' | b'"' | b'`');
+    let behind = text.get(at).filter(|b| is_itself(b));
+    // A window that a line break cuts does not begin there.
+    let window = at.checked_sub(BLOCK).and_then(|from| text.get(from..at));
+    let whole = window.is_some_and(|w| w.iter().all(u8::is_ascii_graphic));
+    let first = at.checked_sub(WINDOW).and_then(|first| text.get(first));
+    let first = first.filter(|b| whole && is_itself(b) && !may_end_escape(text, at + 1 - WINDOW));
     for literal in bucket(hash) {
+        let letters = literal.text.as_bytes();
+        let differs = |at: Option<usize>, here: Option<&u8>| {
+            let letter = at.and_then(|at| letters.get(at));
+            letter
+                .zip(here)
+                .is_some_and(|(letter, here)| here.to_ascii_lowercase() != *letter)
+        };
+        if differs(Some(literal.window_end), behind)
+            || differs(literal.window_end.checked_sub(WINDOW), first)
+        {
+            continue;
+        }
         if let Some((start, end)) = matched(literal, text, at) {
             found(Hit {
                 start,
@@ -140,8 +162,11 @@ fn matched(literal: &Literal, text: &[u8], at: usize) -> Option<(usize, usize)> 
         .text
         .as_bytes()
         .split_at_checked(literal.window_end)?;
-    let start = backward(head, text, at)?;
-    let end = forward(tail, text, at)?;
+    let (start, end) = match glance(head, tail, text, at) {
+        Glance::Not => return None,
+        Glance::At(start, end) => (start, end),
+        Glance::Unknown => (backward(head, text, at)?, forward(tail, text, at)?),
+    };
     let word = |b: &u8| b.is_ascii_alphanumeric() || *b == b'_';
     let begins = head.first().is_some_and(word);
     let before = start.checked_sub(1).and_then(|at| text.get(at));
@@ -209,7 +234,7 @@ fn blank_length(text: &[u8]) -> Option<usize> {
 }
 
 /// Where a line ends whose line break is at `newline`: before `\r`, and before the hyphen of a word that was broken.
-fn word_break_start(text: &[u8], newline: usize) -> usize {
+pub(super) fn word_break_start(text: &[u8], newline: usize) -> usize {
     let before = text.get(..newline).unwrap_or_default();
     let before = before.strip_suffix(b"\r").unwrap_or(before);
     match before {
@@ -229,7 +254,7 @@ fn word_break(text: &[u8]) -> Option<usize> {
 }
 
 /// Where the text after `at` ends that `literal` means.
-fn forward(literal: &[u8], text: &[u8], mut at: usize) -> Option<usize> {
+pub(super) fn forward(literal: &[u8], text: &[u8], mut at: usize) -> Option<usize> {
     for (index, letter) in literal.iter().enumerate() {
         while let Some(length) = text.get(at..).and_then(escape_length) {
             at += length;
@@ -285,7 +310,7 @@ fn forward_at(literal: &[u8], text: &[u8], at: usize) -> Option<usize> {
 }
 
 /// Where the text before `at` begins that `literal` means.
-fn backward(literal: &[u8], text: &[u8], mut at: usize) -> Option<usize> {
+pub(super) fn backward(literal: &[u8], text: &[u8], mut at: usize) -> Option<usize> {
     for (left, letter) in literal.iter().enumerate().rev() {
         at = skip_escape_before(text, at);
         let before = text.get(..at)?;
@@ -336,6 +361,15 @@ fn backward(literal: &[u8], text: &[u8], mut at: usize) -> Option<usize> {
 fn prefix_start(text: &[u8], at: usize) -> Option<usize> {
     let low = at.saturating_sub(prefix::LONGEST);
     let before = text.get(low..at)?;
+    // This is asked for every blank.
+    let last = before
+        .iter()
+        .rposition(|b| !matches!(b, b' ' | b'\t'))
+        .unwrap_or(0);
+    let ends = before.get(last).is_none_or(|b| may_end_prefix(*b));
+    if !ends && !may_end_escape(before, last + 1) {
+        return None;
+    }
     let start = memchr::memrchr(b'\n', before)? + 1;
     let line = before.get(start..)?;
     (!line.is_empty() && prefix::length(line) == line.len()).then_some(low + start)
@@ -347,20 +381,24 @@ fn blanks_start(text: &[u8], at: usize) -> Option<usize> {
     Some(at - (before.len() - before.trim_ascii_end().len()))
 }
 
+/// Whether a colour may end at `at`: most letters that stand before a place are no end of one, and this is asked for
+/// every letter.
+#[inline]
+pub(super) fn may_end_escape(text: &[u8], at: usize) -> bool {
+    let Some([parameter, last]) = at.checked_sub(2).and_then(|two| text.get(two..at)) else {
+        return false;
+    };
+    last.is_ascii_alphabetic() && matches!(parameter, b'0'..=b'9' | b';' | b'[' | b'(' | b'?')
+}
+
 /// Takes a colour off that ends at `at`.
 fn skip_escape_before(text: &[u8], at: usize) -> usize {
+    if !may_end_escape(text, at) {
+        return at;
+    }
     let before = text
         .get(at.saturating_sub(LONGEST_ESCAPE)..at)
         .unwrap_or_default();
-    // Most letters that stand before a place are no end of a colour, and this is asked for every letter.
-    let [.., parameter, last] = before else {
-        return at;
-    };
-    let ends =
-        last.is_ascii_alphabetic() && matches!(parameter, b'0'..=b'9' | b';' | b'[' | b'(' | b'?');
-    if !ends {
-        return at;
-    }
     if before.ends_with(b"\x1b(B") {
         return at - 3;
     }
@@ -423,6 +461,25 @@ pub fn unfolded(lines: &[u8], within_words: bool) -> String {
     normal(&joined)
 }
 
+/// Whether a byte stands in [`normal`] as it is, whatever stands beside it.
+fn is_plain(byte: u8) -> bool {
+    const PLAIN: [bool; 256] = {
+        let mut plain = [true; 256];
+        let mut byte = 0;
+        while byte < 0x20 {
+            plain[byte] = false;
+            byte += 1;
+        }
+        let mut special: &[u8] = b" \x7f'\"`\\^\xc2\xe2";
+        while let [byte, rest @ ..] = special {
+            plain[*byte as usize] = false;
+            special = rest;
+        }
+        plain
+    };
+    PLAIN.get(usize::from(byte)).copied().unwrap_or(false)
+}
+
 /// A line, or several, in the form that patterns see: one blank for any run of blanks, `'` for any quote, no colours, and
 /// what is no UTF-8 replaced. Upper and lower case stay.
 pub fn normal(text: &[u8]) -> String {
@@ -431,7 +488,11 @@ pub fn normal(text: &[u8]) -> String {
     while let Some(rest) = text.get(at..)
         && let Some(&first) = rest.first()
     {
-        if let Some(length) = blank_length(rest) {
+        let plain = rest.iter().take_while(|b| is_plain(**b)).count();
+        if plain > 0 {
+            out.extend(rest.get(..plain).unwrap_or_default());
+            at += plain;
+        } else if let Some(length) = blank_length(rest) {
             if first != 0x1b && out.last().is_some_and(|b| *b != b' ') {
                 out.push(b' ');
             }

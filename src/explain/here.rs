@@ -108,13 +108,30 @@ impl<'a> Here<'a> {
     }
 }
 
+/// The cause that a finding is by itself, and by what it is known.
+fn confirmed_by(finding: &Finding, evidence: String) -> Cause {
+    Cause {
+        finding: Some(finding.id.clone()),
+        findings: vec![finding.id.clone()],
+        layer: finding.layer,
+        text: finding.title.clone(),
+        check: None,
+        state: State::Confirmed,
+        evidence: Some(evidence),
+    }
+}
+
 /// Sorts the causes of every match by what the machine says; the heaviest is the first.
 pub fn judge(explanation: &mut Explanation, here: &Here<'_>) {
+    let verdict = &here.diagnosis.verdict;
+    let root = verdict.finding.as_ref();
+    let root = root.filter(|_| verdict.status == Status::Fault);
     for found in &mut explanation.matches {
-        if found.severity == Severity::Note {
-            continue;
+        // What is no failure has no cause, but where the fault of the machine is one of those that it may come of.
+        let names_root = |cause: &Cause| root.is_some_and(|root| cause.findings.contains(root));
+        if found.severity > Severity::Note || found.causes.iter().any(names_root) {
+            judge_one(found, here);
         }
-        judge_one(found, here);
     }
 }
 
@@ -160,18 +177,11 @@ fn judge_one(found: &mut Match, here: &Here<'_>) {
     if confirmed.is_empty()
         && let Some(root) = here.root_for(&found.layers_at_fault, found.complaining_layer)
     {
-        found.causes.push(Cause {
-            finding: Some(root.id.clone()),
-            findings: vec![root.id.clone()],
-            layer: root.layer,
-            text: root.title.clone(),
-            check: None,
-            state: State::Confirmed,
-            evidence: Some(format!(
-                "what the check finds wrong here; until it is mended nothing above {} can be told",
-                root.layer
-            )),
-        });
+        let evidence = format!(
+            "what the check finds wrong here; until it is mended nothing above {} can be told",
+            root.layer
+        );
+        found.causes.push(confirmed_by(root, evidence));
         confirmed.push((found.causes.len() - 1, root));
     }
     // What a confirmed cause follows from itself, where the catalogue does not name it.
@@ -179,15 +189,8 @@ fn judge_one(found: &mut Match, here: &Here<'_>) {
         let root = here.root_of(finding);
         let is_told = |cause: &Cause| cause.finding.as_ref() == Some(&root.id);
         if !found.causes.iter().any(is_told) {
-            found.causes.push(Cause {
-                finding: Some(root.id.clone()),
-                findings: vec![root.id.clone()],
-                layer: root.layer,
-                text: root.title.clone(),
-                check: None,
-                state: State::Confirmed,
-                evidence: Some(format!("`{}` follows from it", finding.id)),
-            });
+            let evidence = format!("`{}` follows from it", finding.id);
+            found.causes.push(confirmed_by(root, evidence));
         }
     }
     // The root of the machine's fault is told before what follows from it.

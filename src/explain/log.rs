@@ -6,8 +6,12 @@
 
 use std::collections::HashMap;
 use std::io::{self, Read};
+use std::sync::LazyLock;
+
+use memchr::memmem::Finder;
 
 use super::matcher::{Candidate, Found, Line, Matcher, PASSES_ON};
+use super::runs::Run;
 use crate::catalogue::{Entry, find, normal, tag, unfolded, without_prefix};
 use crate::finding::Severity;
 
@@ -32,6 +36,8 @@ const TERMINALS: [usize; 6] = [80, 100, 120, 132, 160, 200];
 const REMEMBERED: usize = 4096;
 /// How often a line has to come out the same before it is taken to do so always, whatever stands beside it.
 const SETTLED: u32 = 8;
+/// How many of a line that stands many times in a row are looked at, so that they are settled.
+const SAMPLED: usize = 2 * SETTLED as usize;
 /// Bytes that a line has at least after what looks like a prefix, so that these tell it from others.
 const DISTINCT: usize = 20;
 /// How much lighter the first failure may be than the heaviest and be told first.
@@ -162,14 +168,45 @@ struct Reader {
     candidates: Vec<Candidate>,
     /// What lines are that hold these literals and are decided by them alone.
     decided: HashMap<Vec<u16>, Vec<Found>>,
-    /// What lines of these words were, and how often.
-    repeated: HashMap<Vec<u8>, (Vec<Found>, u32)>,
+    /// What lines of these words were, and how often; by their shape where it does not matter which digits they have.
+    repeated: Repeated,
+    /// What the line was that was looked at last, and where it begins.
+    told: Vec<(usize, Entry)>,
+    /// The shape of the line under way: its words with all digits alike, and its literals.
+    shape: Vec<u8>,
 }
 
+/// What lines were, and how often.
+type Repeated = HashMap<Vec<u8>, (Vec<Found>, u32)>;
+
 impl Reader {
-    /// Searches a part of the buffer.
+    /// Searches a part of the buffer, where the same line stands many times in a row a few of them for all.
     fn piece(&mut self, buffer: &[u8], from: usize, to: usize) {
         self.bytes += (to - from) as u64;
+        self.told.clear();
+        let mut at = from;
+        while let Some(run) = Run::next(buffer, at, to) {
+            let sampled = run.start + SAMPLED * run.line;
+            self.search(buffer, at, sampled);
+            self.flush(buffer);
+            // The last one is looked at again, for what stands behind it.
+            let skipped = run.count - SAMPLED - 1;
+            let of_it = self
+                .told
+                .iter()
+                .filter(|(start, _)| *start + run.line == sampled);
+            for (_, entry) in of_it {
+                if let Some(group) = self.groups.iter_mut().find(|g| g.entry == *entry) {
+                    group.count += skipped as u64;
+                }
+            }
+            at = sampled + skipped * run.line;
+        }
+        self.search(buffer, at, to);
+    }
+
+    /// Collects the literals of a part of the buffer, and looks at each line that has some.
+    fn search(&mut self, buffer: &[u8], from: usize, to: usize) {
         let mut hits = Vec::new();
         find(buffer, from, to, |hit| hits.push(hit));
         hits.sort_by_key(|hit| hit.start);
@@ -197,6 +234,7 @@ impl Reader {
         let Some((start, end)) = self.line.take() else {
             return;
         };
+        self.told.clear();
         let candidates = std::mem::take(&mut self.candidates);
         self.lines += count_lines(buffer.get(self.counted..start).unwrap_or_default());
         self.counted = self.counted.max(start);
@@ -222,9 +260,20 @@ impl Reader {
         let words = Some(without_prefix(place.line()))
             .filter(|words| words.len() >= DISTINCT)
             .unwrap_or(place.line());
-        let known = self.repeated.get(words);
-        if let Some((found, _)) = known.filter(|(_, times)| *times >= SETTLED) {
-            let found = found.clone();
+        self.shape.clear();
+        if self.matcher.digits_alike(&candidates) && words.len() <= WIDEST {
+            let digits_alike = |b: &u8| if b.is_ascii_digit() { b'0' } else { *b };
+            self.shape.extend(words.iter().map(digits_alike));
+            for candidate in &candidates {
+                self.shape.extend(candidate.target.to_le_bytes());
+                self.shape.push(u8::from(candidate.proves));
+            }
+        }
+        let known = [&self.shape, words].into_iter().find_map(|key| {
+            let (found, times) = self.repeated.get(key)?;
+            (*times >= SETTLED).then(|| found.clone())
+        });
+        if let Some(found) = known {
             self.add_again(found, &candidates, &place);
             return;
         }
@@ -235,33 +284,19 @@ impl Reader {
         let pasted = self.pasted;
         let neighbours = || neighbours(buffer, start, end, pasted);
         let line = Line::new(&text, place.line(), &neighbours, around);
-        let found = self.matcher.line(&line, &candidates);
+        let (found, numbered) = self.matcher.line(&line, &candidates);
         if let Some(key) = decided
             && self.decided.len() < REMEMBERED
         {
             self.decided.insert(key, found.clone());
         } else if words.len() <= WIDEST {
-            self.repeat(words, &found);
+            // Where codes stand the number decides.
+            let by_words = numbered || self.shape.is_empty();
+            let key = if by_words { words } else { &self.shape };
+            repeat(&mut self.repeated, key, &found);
         }
         for (rank, found) in found.into_iter().enumerate() {
             self.add(found, rank, &place);
-        }
-    }
-
-    /// Counts a line that came out like this.
-    fn repeat(&mut self, words: &[u8], found: &[Found]) {
-        let same = |known: &[Found]| {
-            let outcome = |f: &Found| (f.entry, f.severity, f.code);
-            known.iter().map(outcome).eq(found.iter().map(outcome))
-        };
-        let room = self.repeated.len() < REMEMBERED;
-        match self.repeated.get_mut(words) {
-            Some((known, times)) if same(known) => *times += 1,
-            Some(known) => *known = (found.to_vec(), 1),
-            None if room => {
-                self.repeated.insert(words.to_vec(), (found.to_vec(), 1));
-            }
-            None => {}
         }
     }
 
@@ -277,6 +312,7 @@ impl Reader {
     }
 
     fn add(&mut self, found: Found, rank: usize, place: &Place<'_>) {
+        self.told.push((place.start, found.entry));
         let broken = place.buffer.get(place.start..found.end);
         let line_end = place.number + count_lines(broken.unwrap_or_default());
         if let Some(group) = self.groups.iter_mut().find(|g| g.entry == found.entry) {
@@ -321,6 +357,25 @@ impl Reader {
         self.line = self
             .line
             .map(|(start, end)| (start.saturating_sub(go), end.saturating_sub(go)));
+    }
+}
+
+/// Counts a line that came out like this.
+fn repeat(repeated: &mut Repeated, key: &[u8], found: &[Found]) {
+    let same = |known: &[Found]| {
+        let outcome = |f: &Found| (f.entry, f.severity, f.code);
+        known.iter().map(outcome).eq(found.iter().map(outcome))
+    };
+    match repeated.get_mut(key) {
+        Some((known, times)) if same(known) => *times += 1,
+        Some(known) => *known = (found.to_vec(), 1),
+        None => {
+            // What a log began with may be long over.
+            if repeated.len() >= REMEMBERED {
+                repeated.clear();
+            }
+            repeated.insert(key.to_vec(), (found.to_vec(), 1));
+        }
     }
 }
 
@@ -455,10 +510,9 @@ fn neighbours(buffer: &[u8], start: usize, end: usize, pasted: bool) -> Neighbou
 /// Whether a line is one of those by which a traceback of Python tells where it was: the source that it shows names errors
 /// as well, and the error that it ends with stands in the last line.
 fn in_traceback(buffer: &[u8], start: usize, end: usize) -> bool {
-    let place = |line: &[u8]| {
-        without_prefix(line).starts_with(b"File \"")
-            && memchr::memmem::find(line, b"\", line ").is_some()
-    };
+    static MARK: LazyLock<Finder<'_>> = LazyLock::new(|| Finder::new(b"\", line "));
+    let place =
+        |line: &[u8]| MARK.find(line).is_some() && without_prefix(line).starts_with(b"File \"");
     place(buffer.get(start..end).unwrap_or_default())
         || line_before(buffer, start)
             .and_then(|(from, to)| buffer.get(from..to))

@@ -50,6 +50,8 @@ struct Compiled {
     patterns: Vec<CompiledPattern>,
     /// The domain of a form, and its pattern.
     form: Option<(&'static str, Regex)>,
+    /// Whether any digit is to it as any other.
+    digits_alike: bool,
 }
 
 struct CompiledPattern {
@@ -144,7 +146,7 @@ impl<'a> Line<'a> {
 pub(super) const PASSES_ON: u32 = 30;
 
 /// Domains of codes, for the lifetime of the program.
-const DOMAINS: [&str; 18] = [
+const DOMAINS: [&str; 22] = [
     "cuda",
     "nvml",
     "xid",
@@ -160,6 +162,10 @@ const DOMAINS: [&str; 18] = [
     "curand",
     "nvrtc",
     "nvjitlink",
+    "nvjpeg",
+    "npp",
+    "cutensor",
+    "nvenc",
     "hip",
     "hsa",
     "ze",
@@ -190,15 +196,34 @@ impl Matcher {
         })
     }
 
-    /// What a line matches, heaviest first.
-    pub(super) fn line(&mut self, line: &Line<'_>, candidates: &[Candidate]) -> Vec<Found> {
-        let mut found: Vec<Found> = Vec::new();
+    /// Whether a line that these literals stand in comes out the same whatever digits stand in place of its digits, where
+    /// no number stands where codes stand.
+    pub(super) fn digits_alike(&mut self, candidates: &[Candidate]) -> bool {
+        candidates.iter().all(|candidate| {
+            let entry = Entry::of_target(candidate.target);
+            self.compiled(entry).digits_alike
+        })
+    }
+
+    /// What a line matches, heaviest first, and whether a number in it stands where codes stand.
+    pub(super) fn line(&mut self, line: &Line<'_>, candidates: &[Candidate]) -> (Vec<Found>, bool) {
+        let (mut found, mut numbered) = (Vec::<Found>::new(), false);
         let lower = line.text.to_ascii_lowercase();
         for candidate in candidates {
             let entry = Entry::of_target(candidate.target);
             let compiled = self.compiled(entry);
             let hit = match &compiled.form {
-                Some((domain, regex)) => code(domain, regex, line),
+                Some((domain, regex)) => {
+                    let (domain, number) = (*domain, number(regex, line));
+                    // One that no entry has may be no failure where the next one is: `status 0`, `status 5`.
+                    numbered |= number.is_some();
+                    number
+                        .and_then(|number| entry_of_code(domain, number))
+                        .and_then(|(entry, number)| {
+                            let severity = self.compiled(entry).severity?;
+                            Some((entry, severity, Some((domain, number))))
+                        })
+                }
                 None => compiled
                     .matches(line, &lower, candidate.proves)
                     .map(|severity| (entry, severity, None)),
@@ -246,7 +271,7 @@ impl Matcher {
             };
             (class, std::cmp::Reverse(f.entry.weight()), f.entry)
         });
-        kept
+        (kept, numbered)
     }
 }
 
@@ -286,6 +311,7 @@ fn compile(entry: Entry) -> Compiled {
     if let Some(form) = entry.form() {
         let domain = DOMAINS.into_iter().find(|known| *known == form.domain);
         return Compiled {
+            digits_alike: names_no_digit(&form.regex),
             form: domain.zip(regex(&form.regex)),
             ..Compiled::default()
         };
@@ -293,8 +319,11 @@ fn compile(entry: Entry) -> Compiled {
     let Some(error) = entry.error() else {
         return Compiled::default();
     };
+    let expressions = error.patterns.iter().map(|pattern| pattern.regex.as_str());
+    let unless = error.unless.iter().map(String::as_str);
     Compiled {
         severity: Some(error.severity),
+        digits_alike: expressions.chain(unless).all(names_no_digit),
         unless: error
             .unless
             .iter()
@@ -315,6 +344,16 @@ fn compile(entry: Entry) -> Compiled {
     }
 }
 
+/// Whether an expression takes any digit for any other: what it names are all of them, or counts.
+fn names_no_digit(expression: &str) -> bool {
+    let mut rest = expression.replace("0-9", "");
+    while let Some((before, after)) = rest.split_once('{') {
+        let after = after.split_once('}').map_or("", |(_, after)| after);
+        rest = format!("{before}{after}");
+    }
+    !rest.bytes().any(|b| b.is_ascii_digit())
+}
+
 /// What the first group matches that matches anything.
 pub(super) fn first_group<'t>(regex: &Regex, text: &'t str) -> Option<&'t str> {
     group_of(&regex.captures(text.as_bytes())?)
@@ -325,18 +364,13 @@ fn group_of<'t>(captures: &Captures<'t>) -> Option<&'t str> {
     std::str::from_utf8(found.as_bytes()).ok()
 }
 
-/// What an entry says of a line: how bad, and the code that led there.
-type Said = (Entry, Severity, Option<(&'static str, i32)>);
-
-/// The entry of the number that a form finds in a line.
-fn code(domain: &'static str, regex: &Regex, line: &Line<'_>) -> Option<Said> {
+/// The number that a form finds in a line.
+fn number(regex: &Regex, line: &Line<'_>) -> Option<i32> {
     let number = first_group(regex, line.text).or_else(|| {
         let mut broken = line.joined().iter();
         broken.find_map(|joined| group_of(&joined.captures(regex)?))
     })?;
-    let (entry, number) = entry_of_code(domain, number.parse().ok()?)?;
-    let severity = entry.error()?.severity;
-    Some((entry, severity, Some((domain, number))))
+    number.parse().ok()
 }
 
 /// The entry of a code, where the runtime's old numbers stand for those of now.

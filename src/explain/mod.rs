@@ -8,6 +8,7 @@ mod here;
 mod log;
 mod matcher;
 mod query;
+mod runs;
 mod versions;
 
 use std::collections::BTreeMap;

@@ -66,6 +66,14 @@ const DOMAINS: &[(&str, &str)] = &[
     ("nvrtcresult", "nvrtc"),
     ("nvjitlink", "nvjitlink"),
     ("nvjitlinkresult", "nvjitlink"),
+    ("nvjpeg", "nvjpeg"),
+    ("nvjpegstatus_t", "nvjpeg"),
+    ("npp", "npp"),
+    ("nppstatus", "npp"),
+    ("cutensor", "cutensor"),
+    ("cutensorstatus_t", "cutensor"),
+    ("nvenc", "nvenc"),
+    ("nvencstatus", "nvenc"),
     ("hip", "hip"),
     ("hiperror", "hip"),
     ("hiperror_t", "hip"),
@@ -92,11 +100,17 @@ const FUNCTIONS: &[(&str, &str)] = &[
     ("cusolver", "cusolver"),
     ("cusparse", "cusparse"),
     ("curand", "curand"),
+    ("cutensor", "cutensor"),
     ("cuda", "cuda"),
     ("cu", "cuda"),
     ("nvml", "nvml"),
     ("nvrtc", "nvrtc"),
     ("nvJitLink", "nvjitlink"),
+    ("nvjpeg", "nvjpeg"),
+    ("nppi", "npp"),
+    ("npps", "npp"),
+    ("nvEnc", "nvenc"),
+    ("NvEnc", "nvenc"),
     ("nccl", "nccl"),
     ("hip", "hip"),
     ("hsa", "hsa"),
@@ -135,6 +149,9 @@ const FILLERS: &[&str] = &[
     "err_code",
     "is",
 ];
+
+/// Words of a line that may be about its number alone.
+const SHORT: usize = 6;
 
 /// Reads a question that is nothing but a code, a name or an id.
 pub fn ask(question: &str) -> Asked {
@@ -343,7 +360,8 @@ pub fn code_in(line: &str) -> Asked {
             break;
         }
         if is_filler(word) {
-            asked = true;
+            // A number of Linux is none of ours: `[Errno 12] Cannot allocate memory`.
+            asked = !word.eq_ignore_ascii_case("errno");
             continue;
         }
         // What is left of an arrow.
@@ -366,6 +384,10 @@ pub fn code_in(line: &str) -> Asked {
         return Asked::Text;
     };
     let domain = near.or_else(|| all.iter().find_map(|word| self::domain(word)));
+    // In a sentence of somebody else's a small number is mostly not one of ours: `make: *** [x.o] Error 1`.
+    if domain.is_none() && number.abs() < 100 && all.len() > SHORT {
+        return Asked::Text;
+    }
     match readings(number, domain.into_iter().collect(), line) {
         Asked::UnknownCode(_) if domain.is_none() => Asked::Text,
         other => other,
@@ -513,6 +535,14 @@ mod tests {
             ("3 tests passed", "text"),
             ("error in line 35 of main.cu", "text"),
             ("exit status 57005", "text"),
+            (
+                "OSError: [Errno 12] Cannot allocate memory: cuda context",
+                "text",
+            ),
+            (
+                "make[2]: *** [scripts/Makefile.build:243: /var/lib/dkms/example/1.0/build/a.o] Error 1",
+                "text",
+            ),
         ] {
             assert_eq!(id(line), expected, "{line}");
         }

@@ -130,11 +130,12 @@ fn cost(run: &Run) -> Result<Cost, String> {
     let spawned = unsafe {
         let mut actions: libc::posix_spawn_file_actions_t = mem::zeroed();
         libc::posix_spawn_file_actions_init(&raw mut actions);
+        // It throws away as /dev/null does, where `grep` would stop at the first line that it finds.
         for fd in [1, 2] {
             libc::posix_spawn_file_actions_addopen(
                 &raw mut actions,
                 fd,
-                c"/dev/null".as_ptr(),
+                c"/dev/zero".as_ptr(),
                 libc::O_WRONLY,
                 0,
             );
