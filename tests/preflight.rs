@@ -1233,7 +1233,10 @@ fn the_first_fix_stands_in_the_head_whatever_the_target_is_called() {
         let second = text.lines().nth(1).unwrap();
         assert!(second.starts_with("fix: "), "{text}");
         let key = json(folder.path(), &words)["verdict"]["key"].to_string();
-        assert!(key.starts_with("\"driver-too-old:requirements.txt:1"), "{key}");
+        assert!(
+            key.starts_with("\"driver-too-old:requirements.txt:1"),
+            "{key}"
+        );
     }
 }
 

@@ -49,7 +49,11 @@ pub fn text(plan: &Plan, width: usize, color: bool) -> String {
     }
     if !plan.unsaid.is_empty() {
         let unsaid = plan.unsaid.join("; ");
-        wrapped("  ", "    ", &format!("not said, and so held against nothing: {unsaid}"));
+        wrapped(
+            "  ",
+            "    ",
+            &format!("not said, and so held against nothing: {unsaid}"),
+        );
     }
     wrapped("", "", "");
     let indent = " ".repeat(LABEL);
