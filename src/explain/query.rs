@@ -119,6 +119,9 @@ const FUNCTIONS: &[(&str, &str)] = &[
     ("vk", "vk"),
 ];
 
+/// What looks like a function, and has the number of a GPU behind it.
+const NUMBERED: &[&str] = &["cudaDev", "nvmlDev"];
+
 /// Words that say nothing beside a number.
 const FILLERS: &[&str] = &[
     "error",
@@ -209,8 +212,8 @@ fn domain(word: &str) -> Option<&'static str> {
     if let Some((_, domain)) = DOMAINS.iter().find(|(known, _)| *known == lower) {
         return Some(domain);
     }
-    // `cudaErrorNoDevice` is a name of its own.
-    if catalogue::by_name(word).next().is_some() {
+    // `cudaErrorNoDevice` is a name of its own; NCCL numbers its GPUs by `cudaDev 3 nvmlDev 3`.
+    if NUMBERED.contains(&word) || catalogue::by_name(word).next().is_some() {
         return None;
     }
     FUNCTIONS.iter().find_map(|(start, domain)| {
