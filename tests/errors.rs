@@ -443,9 +443,8 @@ fn repeats_are_counted_and_a_long_line_is_shown_around_what_was_found() {
 /// What was said of a line many times is not taken to hold for one with another number.
 #[test]
 fn a_number_is_looked_at_however_often_the_words_were_the_same() {
-    let quiet: String = (0..100)
-        .map(|n| format!("step {n}: cufft status 0\n"))
-        .collect();
+    let quiet = (0..100).map(|n| format!("step {n}: cufft status 0\n"));
+    let quiet = quiet.collect::<Vec<_>>().concat();
     let log = format!("{quiet}step 7: cufft status 5\n{quiet}");
     let found = explained(log.as_bytes());
     let told: Vec<_> = found
@@ -455,10 +454,8 @@ fn a_number_is_looked_at_however_often_the_words_were_the_same() {
         .collect();
     assert_eq!(told, [("cufft-internal-error", Some(101))]);
     // Digits beside it do not matter, and how many lines say so is known all the same.
-    let log: String = (0..200)
-        .map(|n| format!("[rank{}] {n}: cufft status {}\n", n % 8, n % 2 * 5))
-        .collect();
-    let found = explained(log.as_bytes());
+    let lines = (0..200).map(|n| format!("[rank{}] {n}: cufft status {}\n", n % 8, n % 2 * 5));
+    let found = explained(lines.collect::<Vec<_>>().concat().as_bytes());
     assert_eq!(found.matches[0].count, 100);
 }
 

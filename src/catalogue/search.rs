@@ -463,21 +463,11 @@ pub fn unfolded(lines: &[u8], within_words: bool) -> String {
 
 /// Whether a byte stands in [`normal`] as it is, whatever stands beside it.
 fn is_plain(byte: u8) -> bool {
-    const PLAIN: [bool; 256] = {
-        let mut plain = [true; 256];
-        let mut byte = 0;
-        while byte < 0x20 {
-            plain[byte] = false;
-            byte += 1;
-        }
-        let mut special: &[u8] = b" \x7f'\"`\\^\xc2\xe2";
-        while let [byte, rest @ ..] = special {
-            plain[*byte as usize] = false;
-            special = rest;
-        }
-        plain
-    };
-    PLAIN.get(usize::from(byte)).copied().unwrap_or(false)
+    let special = matches!(
+        byte,
+        b' ' | b'\'' | b'"' | b'`' | b'\\' | b'^' | 0xc2 | 0xe2
+    );
+    !special && !byte.is_ascii_control()
 }
 
 /// A line, or several, in the form that patterns see: one blank for any run of blanks, `'` for any quote, no colours, and
