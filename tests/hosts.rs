@@ -13,7 +13,7 @@ mod support;
 use std::collections::BTreeSet;
 
 use gpudoctor::diagnosis::Status;
-use gpudoctor::facts::{Facts, Layer, Vendor};
+use gpudoctor::facts::{Facts, Layer, PciDevice, Vendor};
 use gpudoctor::finding::{Finding, Severity};
 use gpudoctor::rules;
 use serde_json::Value;
@@ -228,8 +228,8 @@ fn a_missing_gpu_is_an_error_only_where_one_is_demanded() {
 
 /// Whether a host has GPUs of other makers alone, and nothing that is built for NVIDIA's.
 fn is_of_others(facts: &Facts) -> bool {
-    let mut gpus = facts.hardware.pci.items().iter().filter_map(|d| d.gpu_of());
-    let here: Vec<Vendor> = gpus.by_ref().collect();
+    let pci = facts.hardware.pci.items().iter();
+    let here: Vec<Vendor> = pci.filter_map(PciDevice::gpu_of).collect();
     let cuda = facts.framework.frameworks.items().iter();
     let mut cuda = cuda.filter(|framework| framework.cuda.is_present());
     !here.is_empty()

@@ -143,7 +143,7 @@ fn named_in(bytes: &[u8]) -> BTreeSet<String> {
 fn whole_code(path: &Path) -> Vec<u8> {
     let bytes = fs::read(path).unwrap();
     let range = elf::section(&bytes, ".hip_fatbin").unwrap();
-    let (start, end) = (range.start as usize, range.end as usize);
+    let [start, end] = [range.start, range.end].map(|at| usize::try_from(at).unwrap());
     let code = &bytes[start..end];
     let mut whole = code.to_vec();
     for page in (0..code.len()).step_by(4096) {

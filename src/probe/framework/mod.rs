@@ -298,8 +298,11 @@ impl<'a> Look<'a> {
         if known.name == "tensorflow" {
             found.out_of_reach = self.out_of_reach(&elf, path);
         }
-        // Code for AMD's GPUs is handed to HIP by whoever holds it.
-        let is_for_hip = |soname: &String| soname.starts_with("libamdhip64");
+        // Code for AMD's GPUs is handed to HIP by whoever holds it; some get that by a library of ROCm's.
+        let is_for_hip = |soname: &String| {
+            let mut starts = ["libamdhip64", "libhip", "libroc"].iter();
+            starts.any(|start| soname.starts_with(start))
+        };
         if elf.needed.iter().any(is_for_hip) || file_name(path) == "libtorch_hip.so" {
             found.gfx = self.gfx(&file, path);
         }

@@ -177,9 +177,10 @@ pub(super) fn framework_rocm_gfx_missing(ctx: &Ctx<'_>) -> Outcome {
     }
     let rocblas = rocblas_lacks(ctx).filter(|(folder, _)| is_of_framework(folder));
     if rocblas.is_none() && of.is_empty() {
-        return match unknown.is_empty() {
-            true => Outcome::Clean,
-            false => Outcome::Unknown { missing: unknown },
+        return if unknown.is_empty() {
+            Outcome::Clean
+        } else {
+            Outcome::Unknown { missing: unknown }
         };
     }
     if let Some(reason) = missing("environment variables", &ctx.facts.environment) {
