@@ -821,8 +821,8 @@ fn expect(
 
 #[test]
 fn what_installers_would_take_is_judged() {
-    let folder = tempfile::tempdir().unwrap();
     const OLD: &str = "driver=470.256.02,gpu=A100,glibc=2.31";
+    let folder = tempfile::tempdir().unwrap();
     let index = "https://download.pytorch.org/whl";
     let cu118 = format!("--extra-index-url {index}/cu118\n");
     let poetry = |python: &str| {
@@ -1163,9 +1163,9 @@ fn what_installers_would_take_is_judged() {
 
 #[test]
 fn a_wheel_is_taken_by_its_tags() {
+    const TARGET: &str = "driver=535.183.01,gpu=A100,glibc=2.31,python=3.12";
     let folder = tempfile::tempdir().unwrap();
     let script = "import sys, zipfile\nzipfile.ZipFile(sys.argv[1], 'w').writestr('w-1.dist-info/METADATA', 'Name: w\\nVersion: 1\\n')";
-    const TARGET: &str = "driver=535.183.01,gpu=A100,glibc=2.31,python=3.12";
     for (tags, verdict, id) in [
         ("cp312-cp312-manylinux_2_28_x86_64", "ok", ""),
         ("cp38-abi3-manylinux2014_x86_64", "ok", ""),

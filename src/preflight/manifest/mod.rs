@@ -178,17 +178,14 @@ pub fn from_indexes(pins: &mut Vec<Pin>, indexes: &[String]) {
         if pin.name == "torch" {
             pin.unseen = variable.map(|url| format!("the index {url}"));
         }
-        match tags.split_last() {
-            Some((last, others)) => {
-                for tag in others {
-                    done.push(Pin {
-                        index: Some(tag.clone()),
-                        ..pin.clone()
-                    });
-                }
-                pin.index = Some(last.clone());
+        if let Some((last, others)) = tags.split_last() {
+            for tag in others {
+                done.push(Pin {
+                    index: Some(tag.clone()),
+                    ..pin.clone()
+                });
             }
-            None => {}
+            pin.index = Some(last.clone());
         }
         done.push(pin);
     }

@@ -139,7 +139,7 @@ pub(super) fn pin(text: &str, place: String) -> Result<Option<Pin>, String> {
 
 /// Whether a text is a path or an address.
 fn is_place(text: &str) -> bool {
-    text.starts_with(['.', '/']) || text.contains("://") || text.ends_with(".whl")
+    text.starts_with(['.', '/']) || text.contains("://") || platform_tags(text).is_some()
 }
 
 fn of_wheel(name: String, version: &str, url: &str, place: String) -> Pin {
