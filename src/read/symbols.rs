@@ -2,7 +2,11 @@
 //!
 //! Each question is a hash lookup of a few small reads; no symbol table is loaded, however large it is.
 
-use goblin::elf::dynamic::{DT_GNU_HASH, DT_HASH, DT_SYMTAB, DT_VERDEF, DT_VERDEFNUM};
+use std::ops::Range;
+
+use goblin::elf::dynamic::{
+    DT_GNU_HASH, DT_HASH, DT_STRSZ, DT_STRTAB, DT_SYMTAB, DT_VERDEF, DT_VERDEFNUM,
+};
 
 use super::Endian;
 use super::dynamic::Dynamic;
@@ -70,6 +74,30 @@ pub fn symbol_content(file: &dyn ReadAt, name: &str, max: usize) -> Option<Vec<u
     let (at, size) = table.content(table.find(name)?)?;
     let len = usize::try_from(size).unwrap_or(max).min(max);
     Some(bytes_up_to(file, at, len))
+}
+
+/// Where the tables lie that a symbol is looked up in: hashes, symbols, versions and names, as far as they lie in one
+/// stretch, which linkers write.
+pub fn symbol_tables(file: &dyn ReadAt) -> Vec<Range<u64>> {
+    let Ok(headers) = Headers::read(file) else {
+        return Vec::new();
+    };
+    let dynamic = Dynamic::read(file, &headers);
+    let starts = [DT_GNU_HASH, DT_HASH, DT_SYMTAB, DT_VERDEF];
+    let starts: Vec<u64> = starts
+        .into_iter()
+        .filter_map(|tag| dynamic.address(tag))
+        .collect();
+    let names = dynamic.address(DT_STRTAB).zip(dynamic.value(DT_STRSZ));
+    let names = names.and_then(|(at, size)| Some(at..at.checked_add(size)?));
+    let first = starts.iter().min().copied();
+    let last = starts.iter().max().copied();
+    // Names stand behind symbols, or where a tool that renames libraries has put them.
+    let stretch = first.zip(last).map(|(first, last)| match &names {
+        Some(names) if names.start >= first => first..names.start.max(last),
+        _ => first..last,
+    });
+    stretch.into_iter().chain(names).collect()
 }
 
 struct SymbolTable<'a> {

@@ -9,6 +9,7 @@ mod arch;
 mod cubin;
 mod deep;
 mod held;
+mod trail;
 mod unpack;
 mod walk;
 
@@ -19,6 +20,7 @@ use std::ops::{ControlFlow, Range};
 pub use arch::{Arch, Suffix};
 pub use cubin::arch as cubin_arch;
 pub use held::{Held, held};
+pub(super) use trail::{Asked, BEGINS, SHOWN, Trail};
 pub use walk::{Entry, Kind, Packing};
 use walk::{Event, MAGIC, walk};
 
@@ -305,6 +307,11 @@ impl Samples {
     }
 }
 
+/// Whether the first bytes of a cubin tell its toolkit.
+fn is_told_by_start(entry: &Entry) -> bool {
+    entry.is_old_cubin() && entry.inner == 0 && entry.packing != Packing::Zstd
+}
+
 /// Reads on until `have`, the start of a piece of a file, has `len` bytes, or as many as there are.
 fn read_on(piece: &dyn ReadAt, have: &mut Vec<u8>, len: usize) {
     let more = len.saturating_sub(have.len());
@@ -402,7 +409,7 @@ impl<'a> Collector<'a> {
     /// Reads the toolkit of a cubin where that is cheap; else it is left for later. Whether it was read.
     fn toolkit(&mut self, entry: &Entry, start: &[u8]) -> bool {
         const FEW: usize = 64;
-        if entry.is_old_cubin() && entry.inner == 0 && entry.packing != Packing::Zstd {
+        if is_told_by_start(entry) {
             let read;
             let mut start = start;
             if start.len() < FEW {
