@@ -94,6 +94,8 @@ pub struct Passing<'a> {
     pub identity: (u64, u64),
     /// Its bytes.
     pub file: &'a dyn ReadAt,
+    /// The same bytes: what is asked of them is kept, for those who ask again later.
+    pub kept: &'a dyn ReadAt,
     /// `layer 3 of 12`.
     pub place: &'a str,
 }
@@ -394,28 +396,29 @@ fn pass(
     let part = Part::new(&*layer.source, member.at..end);
     let path = tree.path(id);
     let identity = (u64::from(node.layer) + 1, member.at);
-    let shown = |file: &dyn ReadAt, show: &mut Show<'_>| {
+    let shown = |file: &dyn ReadAt, kept: &dyn ReadAt, show: &mut Show<'_>| {
         show(&Passing {
             path: &path,
             identity,
             file,
+            kept,
             place,
         })
     };
     if !layer.is_dear {
-        shown(&part, show);
+        shown(&part, &part, show);
         return Ok(());
     }
     if member.size <= MAX_TEXT && is_read_again(&path) {
         let whole = whole(&part, member.size)?;
         let pages = whole.chunks(PAGE).map(Box::from);
         tree.keep(node.layer, member.at, (0..).zip(pages).collect());
-        shown(&whole, show);
+        shown(&whole, &whole, show);
         return Ok(());
     }
     let recorded = |file: &dyn ReadAt, show: &mut Show<'_>| {
         let pages = Pages::up_to(file, MAX_PAGES);
-        if shown(&pages, show) {
+        if shown(file, &pages, show) {
             tree.keep(node.layer, member.at, pages.into_kept());
         }
     };
@@ -425,7 +428,7 @@ fn pass(
         recorded(&whole(&part, member.size)?, show);
     } else if let Some(gist) = Gist::of(&part, file_name(&path)).map_err(|e| e.to_string())? {
         let sifted = Sifted::new(&part, gist);
-        if shown(&sifted, show) {
+        if shown(&sifted, &sifted, show) {
             tree.keep(node.layer, member.at, sifted.into_pages());
         }
     } else {

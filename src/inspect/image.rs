@@ -13,7 +13,7 @@ use crate::probe::resolve::Resolver;
 use crate::probe::{is_known_framework, kept_variables};
 use crate::read::fatbin::Look;
 use crate::read::window::{ReadAt, bytes_up_to};
-use crate::read::{elf, needs, oci, pages, proc, pydist};
+use crate::read::{elf, needs, oci, pages, proc, pydist, recipes};
 use crate::sysroot::{self, Sysroot, file_name, join, parent};
 use crate::version::Version;
 
@@ -169,7 +169,7 @@ pub(super) fn read(
         count += 1;
         progress(count, &format!("{}: {}", passing.place, passing.path));
         let one = look(passing.file, passing.path, how);
-        ask_ahead(passing.file, &one);
+        ask_ahead(passing.kept, &one);
         let mut looked = looked.borrow_mut();
         let is_again = matches!(one.kind, Kind::SharedLibrary | Kind::Program);
         if all || one.is_gpu() || one.is_damaged() {
@@ -192,8 +192,13 @@ fn ask_ahead(file: &dyn ReadAt, one: &File) {
     if !matches!(one.kind, Kind::SharedLibrary | Kind::Program) {
         return;
     }
+    elf::identify(file);
     needs::loading(file);
+    needs::version_needs(file);
     needs::version_definitions(file);
+    if one.identity.is_some() {
+        recipes::identify_quickly(file, one.soname.as_deref(), file_name(&one.path));
+    }
     if one.is_gpu() {
         needs::undefined_symbols_of(file, |library| library.is_some_and(is_cuda_library));
     }

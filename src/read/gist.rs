@@ -8,6 +8,7 @@
 
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
+use std::fmt::Write as _;
 use std::io;
 use std::ops::Range;
 
@@ -90,9 +91,7 @@ impl Gist {
         let header = self.headers.get(offset);
         let head = self.heads.range(..=offset).next_back();
         let head = head.map_or(&[][..], |(at, bytes)| from(*at, bytes, offset));
-        let most = [table, header, head]
-            .into_iter()
-            .max_by_key(|bytes| bytes.len());
+        let most = [table, header, head].into_iter().max_by_key(ReadAt::len);
         most.unwrap_or_default()
     }
 
@@ -228,7 +227,7 @@ impl Pass {
         let either: Vec<String> = [&BEGINS[..]]
             .iter()
             .chain(&texts)
-            .map(|text| text.iter().map(|byte| format!("\\x{byte:02x}")).collect())
+            .map(|text| in_hexadecimal(text))
             .collect();
         let wanted = bounded(headers.tables(start, len), len, MAX_TABLES);
         let taken: u64 = wanted.iter().map(|range| range.end - range.start).sum();
@@ -341,17 +340,14 @@ impl Pass {
                 if shown.len() < SHOWN && end < self.len {
                     return;
                 }
-                match trail.step(shown, &mut self.asked) {
-                    Some(step) => {
-                        self.gist.headers.keep(step.header, start, piece);
-                        if let Some(head) = step.head {
-                            self.keep_head(head, start, piece);
-                        }
+                if let Some(step) = trail.step(shown, &mut self.asked) {
+                    self.gist.headers.keep(step.header, start, piece);
+                    if let Some(head) = step.head {
+                        self.keep_head(head, start, piece);
                     }
-                    None => {
-                        self.looked = self.looked.max(at);
-                        self.trail = None;
-                    }
+                } else {
+                    self.looked = self.looked.max(at);
+                    self.trail = None;
                 }
                 continue;
             }
@@ -444,6 +440,15 @@ impl Pass {
         }
         self.gist
     }
+}
+
+/// A text as a pattern for any bytes.
+fn in_hexadecimal(text: &[u8]) -> String {
+    let mut pattern = String::new();
+    for byte in text {
+        let _ = write!(pattern, "\\x{byte:02x}");
+    }
+    pattern
 }
 
 /// Makes whole pages of ranges as long as there is room for them, the first ones first; sorted, and none overlaps another.

@@ -257,7 +257,7 @@ fn known_texts(file: &dyn ReadAt) -> Option<[Vec<Range<u64>>; 5]> {
     let gist = file.gist()?;
     let mut known: [Vec<Range<u64>>; 5] = std::array::from_fn(|_| Vec::new());
     for (text, known) in TEXTS.iter().zip(&mut known) {
-        let ranges = gist.places(text)?.map(|at| at..at + text.len() as u64);
+        let ranges = gist.places(text)?.map(|at| at..at + text.len());
         let ends = |end: u64| bytes_up_to(file, end, 1) == [0];
         known.extend(ranges.filter(|range| *text != STATIC_RUNTIME || ends(range.end)));
     }

@@ -21,7 +21,8 @@ pub type Kept = BTreeMap<u64, Box<[u8]>>;
 pub struct Pages<F> {
     file: F,
     most: usize,
-    pages: RefCell<(Kept, VecDeque<u64>)>,
+    /// With their numbers in the order in which they came.
+    kept: RefCell<(Kept, VecDeque<u64>)>,
 }
 
 impl<F: ReadAt> Pages<F> {
@@ -35,13 +36,13 @@ impl<F: ReadAt> Pages<F> {
         Self {
             file,
             most: most.max(1),
-            pages: RefCell::default(),
+            kept: RefCell::default(),
         }
     }
 
     /// The pages that are kept.
     pub fn into_kept(self) -> Kept {
-        self.pages.into_inner().0
+        self.kept.into_inner().0
     }
 }
 
@@ -56,7 +57,7 @@ impl<F: ReadAt> ReadAt for Pages<F> {
         }
         let number = offset / PAGE as u64;
         let inside = usize::try_from(offset % PAGE as u64).unwrap_or(PAGE);
-        let (pages, order) = &mut *self.pages.borrow_mut();
+        let (pages, order) = &mut *self.kept.borrow_mut();
         if !pages.contains_key(&number) {
             let mut page = vec![0; PAGE];
             let got = fill(&self.file, number * PAGE as u64, &mut page)?;

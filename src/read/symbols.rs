@@ -5,7 +5,8 @@
 use std::ops::Range;
 
 use goblin::elf::dynamic::{
-    DT_GNU_HASH, DT_HASH, DT_STRSZ, DT_STRTAB, DT_SYMTAB, DT_VERDEF, DT_VERDEFNUM,
+    DT_GNU_HASH, DT_HASH, DT_RELA, DT_STRSZ, DT_STRTAB, DT_SYMTAB, DT_VERDEF, DT_VERDEFNUM,
+    DT_VERNEED, DT_VERSYM,
 };
 
 use super::Endian;
@@ -76,28 +77,40 @@ pub fn symbol_content(file: &dyn ReadAt, name: &str, max: usize) -> Option<Vec<u
     Some(bytes_up_to(file, at, len))
 }
 
-/// Where the tables lie that a symbol is looked up in: hashes, symbols, versions and names, as far as they lie in one
-/// stretch, which linkers write.
+/// Where the tables lie that a symbol is looked up in: hashes, symbols, versions and names. Each of them ends where the next
+/// one begins.
 pub fn symbol_tables(file: &dyn ReadAt) -> Vec<Range<u64>> {
+    /// As much as is told of one that no other follows.
+    const MAX_TABLE: u64 = 256 << 10;
     let Ok(headers) = Headers::read(file) else {
         return Vec::new();
     };
     let dynamic = Dynamic::read(file, &headers);
-    let starts = [DT_GNU_HASH, DT_HASH, DT_SYMTAB, DT_VERDEF];
-    let starts: Vec<u64> = starts
+    let names = dynamic.address(DT_STRTAB).zip(dynamic.value(DT_STRSZ));
+    let names = names.and_then(|(at, size)| Some(at..at.checked_add(size)?));
+    let all = [
+        DT_GNU_HASH,
+        DT_HASH,
+        DT_SYMTAB,
+        DT_STRTAB,
+        DT_VERSYM,
+        DT_VERNEED,
+        DT_VERDEF,
+        DT_RELA,
+    ];
+    let mut starts: Vec<u64> = all
         .into_iter()
         .filter_map(|tag| dynamic.address(tag))
         .collect();
-    let names = dynamic.address(DT_STRTAB).zip(dynamic.value(DT_STRSZ));
-    let names = names.and_then(|(at, size)| Some(at..at.checked_add(size)?));
-    let first = starts.iter().min().copied();
-    let last = starts.iter().max().copied();
-    // Names stand behind symbols, or where a tool that renames libraries has put them.
-    let stretch = first.zip(last).map(|(first, last)| match &names {
-        Some(names) if names.start >= first => first..names.start.max(last),
-        _ => first..last,
+    starts.sort_unstable();
+    let tables = [DT_GNU_HASH, DT_HASH, DT_SYMTAB, DT_VERDEF].into_iter();
+    let tables = tables.filter_map(|tag| {
+        let start = dynamic.address(tag)?;
+        let next = starts.iter().find(|other| **other > start).copied();
+        let most = start.saturating_add(MAX_TABLE);
+        Some(start..next.unwrap_or(most).min(most))
     });
-    stretch.into_iter().chain(names).collect()
+    tables.chain(names).collect()
 }
 
 struct SymbolTable<'a> {

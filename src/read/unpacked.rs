@@ -25,7 +25,7 @@ const SPACING: u64 = 4 << 20;
 /// How many states are kept.
 const STATES: usize = 160;
 /// How many bytes of states are kept while a stream is gone through.
-const STATE_BYTES: usize = 16 << 20;
+const STATE_BYTES: usize = 8 << 20;
 /// How many bytes of the packed stream are read in one go.
 const INPUT: usize = 16 << 10;
 /// A stream that unpacks to more than this many times its size, and to more than [`LARGE`], is made to fill a disk.

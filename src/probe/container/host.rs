@@ -81,7 +81,7 @@ const TOOLKIT_CONFIGS: &[&str] = &[
 /// Docker's configuration, and that of the snap.
 const DOCKER_CONFIG: &str = "/etc/docker/daemon.json";
 const DOCKER_SNAP_CONFIG: &str = "/var/snap/docker/current/config/daemon.json";
-/// Main files of containerd, by who runs it. Those of k3s, rke2 and MicroK8s are made from templates at each start.
+/// Main files of containerd, by who runs it. Those of k3s, rke2 and `MicroK8s` are made from templates at each start.
 const CONTAINERD_CONFIGS: &[&str] = &[
     "/etc/containerd/config.toml",
     "/var/lib/rancher/k3s/agent/etc/containerd/config.toml",

@@ -38,7 +38,8 @@ fn answers(file: &dyn ReadAt, name: &str) -> String {
     )
 }
 
-fn check(file: &Vec<u8>, name: &str) {
+fn check(file: &[u8], name: &str) {
+    let file = &file;
     let Some(gist) = Gist::of(file, name).unwrap() else {
         return;
     };
@@ -68,7 +69,7 @@ const NAMES: [&str; 3] = ["libnccl.so.2", "libcudnn_graph.so.9", "libnvrtc.so.12
 fn the_same_is_answered() {
     for library in [SHARED, LIBRARY, OBJECT, SEVERAL] {
         for name in NAMES {
-            check(&library.to_vec(), name);
+            check(library, name);
         }
         let mut file = large(library, 3);
         // Texts and device code where nothing in the headers says so, across two pieces.
