@@ -184,8 +184,8 @@ Exit status: 0 yes, or known, 1 no, or unknown, 2 the call was wrong")]
 #[derive(Args, Clone, Debug, Default)]
 #[command(next_help_heading = "Where to look, and how")]
 pub struct LookArgs {
-    /// Look at the disk of a machine that is mounted at DIR instead: it is read, nothing in it is run, and no link in
-    /// it leads out
+    /// Look at the disk of a machine that is mounted at DIR instead, or at a container image (an archive, or a folder in
+    /// the OCI's layout): it is read, nothing in it is run, and no link in it leads out
     #[arg(long, value_name = "DIR")]
     pub root: Option<PathBuf>,
     /// Judge what programs of this Python or conda environment get, instead of the active one

@@ -59,6 +59,7 @@ pub(super) fn run(args: &InspectArgs) -> Result<u8, Error> {
         resolver: Some(&resolver),
         look: Look { deep: args.deep },
         all: args.all,
+        all_of_images: args.all,
         progress: &|count, path| progress.show(count, path),
         looked: None,
     };

@@ -34,7 +34,7 @@ use crate::facts::{Facts, Reading, User};
 use crate::image;
 use crate::probe::vendor::Launcher;
 use crate::probe::{self, Request};
-use crate::read::elf;
+use crate::read::{elf, needs};
 use crate::redact::Redactor;
 use crate::report::json;
 use crate::sysroot::{Kind, Sysroot, path_text, waiting_for};
@@ -166,7 +166,9 @@ fn root_at(path: &Path) -> Result<Sysroot, Error> {
         count += 1;
         progress.show(count, passing.place);
         let is_library = passing.path.contains(".so");
-        is_library && matches!(elf::identify(passing.file), elf::Shape::Elf(_))
+        is_library
+            && needs::loading(passing.kept).is_some()
+            && matches!(elf::identify(passing.kept), elf::Shape::Elf(_))
     };
     let image = image::open(&live, &text, false, &mut show)
         .map_err(|why| Error::file("read", path, why))?;

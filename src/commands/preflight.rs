@@ -333,6 +333,7 @@ fn read(sysroot: &Sysroot, place: &str, path: &str, is_named: bool) -> Result<Op
         resolver: None,
         look: Look { deep: false },
         all: true,
+        all_of_images: false,
         progress: &|count, path| progress.show(count, path),
         looked: None,
     };

@@ -26,6 +26,8 @@ pub(super) struct Found {
     pub(super) layers: Vec<(Blob, Option<String>)>,
     /// It is one archive of a root filesystem.
     pub(super) is_root: bool,
+    /// Layers are missing that may be.
+    pub(super) is_partial: bool,
     pub(super) problems: Vec<String>,
 }
 
@@ -40,15 +42,14 @@ enum Store<'a> {
 /// An archive around layers.
 struct Around {
     bytes: Source,
-    /// Where it is packed itself.
-    packed: Option<Arc<Packed>>,
+    is_packed: bool,
 }
 
 /// A layer as it lies there.
 pub(super) struct Blob {
     pub(super) bytes: Source,
-    /// The packed archive that it lies in, and where.
-    pub(super) around: Option<(Arc<Packed>, u64)>,
+    /// It lies in an archive that is packed as a whole.
+    pub(super) is_packed_around: bool,
 }
 
 impl Store<'_> {
@@ -65,7 +66,7 @@ impl Store<'_> {
                 match sysroot.file(&path) {
                     Reading::Present { value, .. } => Ok(Blob {
                         bytes: Arc::new(value),
-                        around: None,
+                        is_packed_around: false,
                     }),
                     Reading::Absent { .. } => Err(missing()),
                     Reading::Unreadable { reason } => Err(reason),
@@ -80,7 +81,7 @@ impl Store<'_> {
                             let range = member.at..member.at.saturating_add(member.size);
                             return Ok(Blob {
                                 bytes: Arc::new(Slice::new(archive.bytes.clone(), range)),
-                                around: archive.packed.clone().map(|packed| (packed, member.at)),
+                                is_packed_around: archive.is_packed,
                             });
                         }
                         // Old layouts have a layer once, and links to it.
@@ -147,7 +148,7 @@ fn plain(name: &str) -> Option<String> {
 }
 
 /// Whether a folder is an image layout.
-pub(super) fn is_layout(sysroot: &Sysroot, path: &str) -> bool {
+pub(crate) fn is_layout(sysroot: &Sysroot, path: &str) -> bool {
     let stat = sysroot.stat(path);
     stat.value()
         .is_some_and(|s| s.kind == sysroot::Kind::Folder)
@@ -173,9 +174,10 @@ pub(super) fn find(sysroot: &Sysroot, path: &str) -> Result<Found, String> {
         let whole = Slice::new(file.clone(), 0..file.len());
         Arc::new(Packed::new(whole, packing))
     });
-    let archive: Source = match &packed {
+    let is_packed = packed.is_some();
+    let archive: Source = match packed {
         None => file.clone(),
-        Some(packed) => packed.clone(),
+        Some(packed) => packed,
     };
     let first = Members::new(&*archive).next();
     let first = first.ok_or_else(|| "is an archive of nothing".to_owned())??;
@@ -194,11 +196,12 @@ pub(super) fn find(sysroot: &Sysroot, path: &str) -> Result<Found, String> {
             layers: vec![(
                 Blob {
                     bytes: file,
-                    around: None,
+                    is_packed_around: false,
                 },
                 None,
             )],
             is_root: true,
+            is_partial: false,
             problems: Vec::new(),
         });
     }
@@ -218,7 +221,7 @@ pub(super) fn find(sysroot: &Sysroot, path: &str) -> Result<Found, String> {
     let is_index = members.contains_key("index.json");
     let around = Around {
         bytes: archive,
-        packed,
+        is_packed,
     };
     let store = Store::Archive(around, members);
     if is_saved {
@@ -233,6 +236,8 @@ pub(super) fn find(sysroot: &Sysroot, path: &str) -> Result<Found, String> {
 /// Whether an archive whose first member is called so holds an image, and is no root filesystem.
 fn begins_an_image(name: &str) -> bool {
     let name = name.trim_start_matches("./");
+    // As crane and ko name the configuration, which they write first.
+    let name = name.strip_prefix("sha256:").unwrap_or(name);
     let stem = name.split(['/', '.']).next().unwrap_or_default();
     let is_digest = stem.len() == 64 && stem.bytes().all(|b| b.is_ascii_hexdigit());
     is_digest
@@ -261,6 +266,7 @@ fn by_manifest(store: &Store<'_>) -> Result<Found, String> {
     }
     let bytes = store.json(&saved.config)?;
     let stem = sysroot::file_name(&saved.config).trim_end_matches(".json");
+    let stem = stem.strip_prefix("sha256:").unwrap_or(stem);
     if stem.len() == 64 && !oci::has_digest(&bytes, &format!("sha256:{stem}")) {
         return Err(format!(
             "its configuration {} has another digest",
@@ -304,6 +310,7 @@ fn by_manifest(store: &Store<'_>) -> Result<Found, String> {
         },
         layers,
         is_root: false,
+        is_partial: false,
         problems,
     })
 }
@@ -339,6 +346,7 @@ fn by_index(store: &Store<'_>, form: &str) -> Result<Found, String> {
     limited(manifest.layers.len())?;
     let mut layers = Vec::new();
     let mut told = Vec::new();
+    let mut is_partial = false;
     for layer in &manifest.layers {
         if !layer.media_type.is_empty() && !layer.media_type.contains("tar") {
             return Err(format!(
@@ -346,7 +354,17 @@ fn by_index(store: &Store<'_>, form: &str) -> Result<Found, String> {
                 shortened(&layer.media_type)
             ));
         }
-        let source = store.get(&layer.path()?)?;
+        let source = match store.get(&layer.path()?) {
+            Err(_) if layer.is_foreign() => {
+                is_partial = true;
+                problems.push(format!(
+                    "the layer {} may not be handed on with the image, and is not here: its files are missing",
+                    layer.digest
+                ));
+                continue;
+            }
+            source => source?,
+        };
         let size = source.bytes.len();
         if size != layer.size {
             return Err(format!(
@@ -370,6 +388,7 @@ fn by_index(store: &Store<'_>, form: &str) -> Result<Found, String> {
         },
         layers,
         is_root: false,
+        is_partial,
         problems,
     })
 }

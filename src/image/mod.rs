@@ -8,22 +8,24 @@
 mod layout;
 mod tree;
 
-use std::cell::RefCell;
 use std::io;
 use std::ops::Range;
 use std::sync::{Arc, Mutex};
 
 use sha2::{Digest as _, Sha256};
 
+pub(crate) use layout::is_layout;
 pub use tree::{Bytes, MAX_MEMBERS, Tree};
 
 use self::layout::Blob;
-use self::tree::{PAGE, Pages, Refused};
+use self::tree::Refused;
+use crate::read::gist::{Gist, Sifted};
 use crate::read::oci;
+use crate::read::pages::{PAGE, Pages};
 use crate::read::part::Part;
 use crate::read::tar::{self, Members};
 use crate::read::unpacked::{Packing, Unpacked};
-use crate::read::window::{ReadAt, WINDOW, fill};
+use crate::read::window::{ReadAt, WINDOW, bytes_up_to, fill};
 use crate::sysroot::{Sysroot, file_name};
 
 /// Bytes that can be read from anywhere.
@@ -34,10 +36,12 @@ pub const NO_IMAGE: &str = "is a tar archive, but no container image and no root
 
 /// Files of a packed layer up to this size are read into memory in one go.
 const MAX_WHOLE: u64 = 12 << 20;
+/// The most bytes that are held to go back into layers, all together.
+const MAX_RESTING: usize = 12 << 20;
 /// The largest small text that is kept in memory.
 const MAX_TEXT: u64 = 512 << 10;
-/// The most pages that are kept of one file.
-const MAX_PAGES: usize = 24;
+/// The most pages that are kept of one file that is small enough for memory.
+const MAX_PAGES: usize = 256;
 /// The most members that are named because they were left out.
 const MAX_PROBLEMS: usize = 8;
 
@@ -48,6 +52,8 @@ pub struct Image {
     pub described: Described,
     /// Its files.
     pub tree: Arc<Tree>,
+    /// Layers are not here that may be missing: what is not found may lie in one of them.
+    pub is_partial: bool,
     /// What was left out, in words.
     pub problems: Vec<String>,
 }
@@ -88,6 +94,8 @@ pub struct Passing<'a> {
     pub identity: (u64, u64),
     /// Its bytes.
     pub file: &'a dyn ReadAt,
+    /// The same bytes: what is asked of them is kept, for those who ask again later.
+    pub kept: &'a dyn ReadAt,
     /// `layer 3 of 12`.
     pub place: &'a str,
 }
@@ -135,15 +143,9 @@ impl Packed {
         Self(Mutex::new(Unpacked::new(slice, packing)))
     }
 
-    fn rest(&self) {
+    fn rest(&self, bytes: usize) {
         if let Ok(unpacked) = self.0.lock() {
-            unpacked.rest();
-        }
-    }
-
-    fn mark(&self, at: u64) {
-        if let Ok(unpacked) = self.0.lock() {
-            unpacked.mark(at);
+            unpacked.rest(bytes);
         }
     }
 }
@@ -216,17 +218,19 @@ impl ReadAt for Digested {
 struct Opened {
     source: Source,
     packed: Option<Arc<Packed>>,
-    /// The packed stream that its bytes come out of, and where they begin in it: its own, or that of the archive around it.
-    through: Option<(Arc<Packed>, u64)>,
+    /// It is packed, or the archive around it is: looking back is dear.
+    is_dear: bool,
+    /// How many bytes it may hold when it was gone through.
+    resting: usize,
     packing: Option<Packing>,
     digested: Option<Arc<Digested>>,
 }
 
 /// Opens a layer. Its digest is checked where it is read from start to end anyway: where it is packed, or where `all` is.
-fn opened(blob: Blob, digest: Option<&String>, all: bool) -> Opened {
+fn opened(blob: Blob, digest: Option<&String>, all: bool, resting: usize) -> Opened {
     let Blob {
         bytes: source,
-        around,
+        is_packed_around,
     } = blob;
     let packing = Packing::of(&*source);
     let is_checked = (packing.is_some() || all) && digest.is_some_and(|d| oci::is_computed(d));
@@ -243,19 +247,31 @@ fn opened(blob: Blob, digest: Option<&String>, all: bool) -> Opened {
             (packed.clone(), Some(packed))
         }
     };
-    let own = packed.clone().map(|packed| (packed, 0));
     Opened {
+        is_dear: packing.is_some() || is_packed_around,
         source,
         packed,
-        through: own.or(around),
+        resting,
         packing,
         digested,
     }
 }
 
+/// What a layer is packed by that is not unpacked here: no builder of images packs by it.
+fn unread_packing(file: &dyn ReadAt) -> Option<&'static str> {
+    let start = bytes_up_to(file, 0, 6);
+    if start.starts_with(b"\xfd7zXZ\0") {
+        Some("xz")
+    } else if start.starts_with(b"BZh") {
+        Some("bzip2")
+    } else {
+        None
+    }
+}
+
 /// Whether there is an image at a path: a folder in the OCI's layout, or a tar archive, packed or not.
 pub fn is_image(sysroot: &Sysroot, path: &str) -> bool {
-    layout::is_layout(sysroot, path)
+    is_layout(sysroot, path)
         || sysroot.file(path).value().is_some_and(|file| {
             tar::is_tar(file)
                 || Packing::of(file).is_some_and(|packing| {
@@ -282,7 +298,8 @@ pub fn open(
     let mut tree = Tree::new();
     let count = found.layers.len();
     for (index, (blob, digest)) in found.layers.into_iter().enumerate() {
-        let layer = opened(blob, digest.as_ref(), all);
+        let packed_by = unread_packing(&*blob.bytes);
+        let layer = opened(blob, digest.as_ref(), all, MAX_RESTING / count.max(1));
         let place = format!("layer {} of {count}", index + 1);
         let told = described.layers.get_mut(index);
         let name = told
@@ -295,6 +312,11 @@ pub fn open(
                 format!("{place} ({name}) {why}")
             }
         };
+        if let Some(program) = packed_by {
+            return Err(wrong(format!(
+                "is packed by {program}, which is not read: gzip and zstd are, and what is not packed"
+            )));
+        }
         let members = read_layer(&mut tree, &layer, &place, show, &mut problems).map_err(wrong)?;
         if let (Some(digested), Some(digest)) = (&layer.digested, &digest)
             && !digested.is(digest).map_err(wrong)?
@@ -313,6 +335,7 @@ pub fn open(
     Ok(Image {
         described,
         tree: Arc::new(tree),
+        is_partial: found.is_partial,
         problems,
     })
 }
@@ -325,7 +348,7 @@ fn read_layer(
     show: &mut Show<'_>,
     problems: &mut Vec<String>,
 ) -> Result<u64, String> {
-    tree.add_layer(layer.source.clone());
+    tree.add_layer(layer.source.clone(), layer.is_dear);
     let mut count = 0;
     let mut left_out = 0;
     for member in Members::new(&*layer.source) {
@@ -352,7 +375,7 @@ fn read_layer(
         problems.push(format!("{place}: {more} more members were left out"));
     }
     if let Some(packed) = &layer.packed {
-        packed.rest();
+        packed.rest(layer.resting);
     }
     Ok(count)
 }
@@ -373,40 +396,42 @@ fn pass(
     let part = Part::new(&*layer.source, member.at..end);
     let path = tree.path(id);
     let identity = (u64::from(node.layer) + 1, member.at);
-    let shown = |file: &dyn ReadAt, show: &mut Show<'_>| {
+    let shown = |file: &dyn ReadAt, kept: &dyn ReadAt, show: &mut Show<'_>| {
         show(&Passing {
             path: &path,
             identity,
             file,
+            kept,
             place,
         })
     };
-    let Some((packed, before)) = &layer.through else {
-        shown(&part, show);
+    if !layer.is_dear {
+        shown(&part, &part, show);
         return Ok(());
-    };
+    }
     if member.size <= MAX_TEXT && is_read_again(&path) {
         let whole = whole(&part, member.size)?;
         let pages = whole.chunks(PAGE).map(Box::from);
         tree.keep(node.layer, member.at, (0..).zip(pages).collect());
-        shown(&whole, show);
+        shown(&whole, &whole, show);
         return Ok(());
     }
     let recorded = |file: &dyn ReadAt, show: &mut Show<'_>| {
-        let recorded = Recorded {
-            file,
-            pages: RefCell::default(),
-        };
-        if shown(&recorded, show) {
-            tree.keep(node.layer, member.at, recorded.pages.into_inner());
+        let pages = Pages::up_to(file, MAX_PAGES);
+        if shown(file, &pages, show) {
+            tree.keep(node.layer, member.at, pages.into_kept());
         }
     };
     if !may_be_looked_at(&part) {
         recorded(&part, show);
     } else if member.size <= MAX_WHOLE {
         recorded(&whole(&part, member.size)?, show);
+    } else if let Some(gist) = Gist::of(&part, file_name(&path)).map_err(|e| e.to_string())? {
+        let sifted = Sifted::new(&part, gist);
+        if shown(&sifted, &sifted, show) {
+            tree.keep(node.layer, member.at, sifted.into_pages());
+        }
     } else {
-        packed.mark(before.saturating_add(member.at));
         recorded(&part, show);
     }
     Ok(())
@@ -434,36 +459,4 @@ fn is_read_again(path: &str) -> bool {
             name,
             "os-release" | "version.json" | "version.txt" | "pyvenv.cfg" | "version.py"
         )
-}
-
-/// A file whose pages are kept as they are read.
-struct Recorded<'a> {
-    file: &'a dyn ReadAt,
-    pages: RefCell<Pages>,
-}
-
-impl ReadAt for Recorded<'_> {
-    fn len(&self) -> u64 {
-        self.file.len()
-    }
-
-    fn read_at(&self, offset: u64, buf: &mut [u8]) -> io::Result<usize> {
-        if buf.len() > PAGE {
-            return self.file.read_at(offset, buf);
-        }
-        let number = offset / PAGE as u64;
-        let inside = usize::try_from(offset % PAGE as u64).unwrap_or(PAGE);
-        let mut pages = self.pages.borrow_mut();
-        if let Some(page) = pages.get(&number) {
-            return page.get(inside..).unwrap_or_default().read_at(0, buf);
-        }
-        if pages.len() >= MAX_PAGES {
-            return self.file.read_at(offset, buf);
-        }
-        let mut page = vec![0; PAGE];
-        let got = fill(self.file, number * PAGE as u64, &mut page)?;
-        page.truncate(got);
-        let page = pages.entry(number).or_insert(page.into_boxed_slice());
-        page.get(inside..).unwrap_or_default().read_at(0, buf)
-    }
 }

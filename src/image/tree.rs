@@ -6,11 +6,14 @@
 use std::collections::{BTreeMap, HashMap};
 use std::fmt;
 use std::io;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 
 use super::Source;
+use crate::read::pages::{Kept as Pages, PAGE};
+use crate::read::part::Part;
 use crate::read::tar;
-use crate::read::window::ReadAt;
+use crate::read::window::{ReadAt, fill};
 
 /// The most paths of an image, those that a later layer takes away included; the largest images have 300,000.
 pub const MAX_MEMBERS: usize = 400_000;
@@ -21,7 +24,7 @@ const MAX_LINKS: usize = 40;
 /// The most bytes of links, all together.
 const MAX_LINK_BYTES: usize = 16 << 20;
 /// The most bytes of files that are kept in memory because they are read again.
-const MAX_KEPT: usize = 16 << 20;
+const MAX_KEPT: usize = 32 << 20;
 
 /// The root folder.
 const ROOT: u32 = 0;
@@ -50,9 +53,6 @@ pub struct Node {
     pub gid: u32,
 }
 
-/// Parts of a file that were read before: pages by their number.
-pub(super) type Pages = BTreeMap<u64, Box<[u8]>>;
-
 /// The file system of an image.
 #[derive(Default)]
 pub struct Tree {
@@ -61,14 +61,43 @@ pub struct Tree {
     hidden: u64,
     links: HashMap<u32, Box<str>>,
     link_bytes: usize,
-    sources: Vec<Source>,
-    kept: Mutex<Kept>,
+    sources: Vec<Origin>,
+    kept: Arc<Mutex<Kept>>,
+    unread: Arc<AtomicBool>,
 }
 
+/// Where the bytes of a layer come from.
+#[derive(Clone)]
+struct Origin {
+    source: Source,
+    /// It is packed: each look back unpacks again.
+    is_dear: bool,
+}
+
+/// Pages of files, by layer and place.
 #[derive(Default)]
 struct Kept {
-    pages: HashMap<(u16, u64), Arc<Pages>>,
+    pages: HashMap<(u16, u64), Pages>,
     bytes: usize,
+}
+
+impl Kept {
+    fn add(&mut self, file: (u16, u64), pages: Pages) {
+        let bytes: usize = pages.values().map(|page| page.len() + 64).sum();
+        if self.bytes + bytes <= MAX_KEPT {
+            self.bytes += bytes;
+            self.pages.entry(file).or_default().extend(pages);
+        }
+    }
+
+    /// Reads what is kept; 0 where it is not.
+    fn read(&self, file: (u16, u64), offset: u64, into: &mut [u8]) -> io::Result<usize> {
+        let pages = self.pages.get(&file);
+        let page = pages.and_then(|pages| pages.get(&(offset / PAGE as u64)));
+        let inside = usize::try_from(offset % PAGE as u64).unwrap_or(PAGE);
+        let rest = page.and_then(|page| page.get(inside..));
+        rest.unwrap_or_default().read_at(0, into)
+    }
 }
 
 impl fmt::Debug for Tree {
@@ -76,9 +105,6 @@ impl fmt::Debug for Tree {
         write!(f, "Tree of {} paths", self.nodes.len())
     }
 }
-
-/// Size of a page of [`Pages`], in bytes.
-pub(super) const PAGE: usize = 4 << 10;
 
 impl Tree {
     /// One without anything.
@@ -98,9 +124,14 @@ impl Tree {
         tree
     }
 
-    /// Begins a layer above all others.
-    pub fn add_layer(&mut self, source: Source) {
-        self.sources.push(source);
+    /// Begins a layer above all others. With `is_dear` it is packed, and its bytes are to be had in their order.
+    pub fn add_layer(&mut self, source: Source, is_dear: bool) {
+        self.sources.push(Origin { source, is_dear });
+    }
+
+    /// Whether something was asked of a file that could not be read.
+    pub fn has_unread(&self) -> bool {
+        self.unread.load(Ordering::Relaxed)
     }
 
     /// How many paths it has, or had.
@@ -419,27 +450,21 @@ impl Tree {
             }
             _ => return Err(io::Error::other("is no regular file")),
         }
-        let source = self.sources.get(usize::from(node.layer));
-        let source = source.cloned().ok_or(io::ErrorKind::NotFound)?;
-        let kept = self.kept.lock().ok();
-        let pages = kept.and_then(|kept| kept.pages.get(&(node.layer, node.at)).cloned());
+        let origin = self.sources.get(usize::from(node.layer));
         Ok(Bytes {
-            source,
+            origin: origin.cloned().ok_or(io::ErrorKind::NotFound)?,
+            layer: node.layer,
             at: node.at,
             size: node.size,
-            pages: pages.unwrap_or_default(),
+            kept: self.kept.clone(),
+            unread: self.unread.clone(),
         })
     }
 
     /// Keeps pages of a file that are read again, as long as there is room.
     pub fn keep(&self, layer: u16, at: u64, pages: Pages) {
-        let Ok(mut kept) = self.kept.lock() else {
-            return;
-        };
-        let bytes: usize = pages.values().map(|page| page.len() + 64).sum();
-        if kept.bytes + bytes <= MAX_KEPT {
-            kept.bytes += bytes;
-            kept.pages.insert((layer, at), Arc::new(pages));
+        if let Ok(mut kept) = self.kept.lock() {
+            kept.add((layer, at), pages);
         }
     }
 }
@@ -489,15 +514,51 @@ fn parts_of(path: &str) -> Result<Vec<&str>, Refused> {
 /// The bytes of a file of an image.
 #[derive(Clone)]
 pub struct Bytes {
-    source: Source,
+    origin: Origin,
+    layer: u16,
     at: u64,
     size: u64,
-    pages: Arc<Pages>,
+    kept: Arc<Mutex<Kept>>,
+    unread: Arc<AtomicBool>,
 }
 
 impl fmt::Debug for Bytes {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{} bytes at {}", self.size, self.at)
+    }
+}
+
+impl Bytes {
+    fn read(&self, offset: u64, into: &mut [u8]) -> io::Result<usize> {
+        let source = &self.origin.source;
+        if !self.origin.is_dear {
+            return source.read_at(self.at.saturating_add(offset), into);
+        }
+        let file = (self.layer, self.at);
+        let poisoned = |_| io::Error::other("a reader before gave up");
+        let got = self
+            .kept
+            .lock()
+            .map_err(poisoned)?
+            .read(file, offset, into)?;
+        if got > 0 {
+            return Ok(got);
+        }
+        log::debug!("goes back to byte {offset} of {self:?}");
+        if into.len() > 8 * PAGE {
+            return source.read_at(self.at.saturating_add(offset), into);
+        }
+        // The page around it, so that the next question finds it.
+        let number = offset / PAGE as u64;
+        let part = Part::new(&**source, self.at..self.at.saturating_add(self.size));
+        let mut page = vec![0; PAGE];
+        let got = fill(&part, number * PAGE as u64, &mut page)?;
+        page.truncate(got);
+        let inside = usize::try_from(offset % PAGE as u64).unwrap_or(PAGE);
+        let got = page.get(inside..).unwrap_or_default().read_at(0, into);
+        let mut kept = self.kept.lock().map_err(poisoned)?;
+        kept.add(file, Pages::from([(number, page.into_boxed_slice())]));
+        got
     }
 }
 
@@ -512,14 +573,11 @@ impl ReadAt for Bytes {
         let Some(into) = buf.get_mut(..len).filter(|into| !into.is_empty()) else {
             return Ok(0);
         };
-        if let Some(page) = self.pages.get(&(offset / PAGE as u64)) {
-            let inside = usize::try_from(offset % PAGE as u64).unwrap_or(PAGE);
-            let got = page.get(inside..).unwrap_or_default().read_at(0, into)?;
-            if got > 0 {
-                return Ok(got);
-            }
+        let got = self.read(offset, into);
+        if got.is_err() {
+            self.unread.store(true, Ordering::Relaxed);
         }
-        self.source.read_at(self.at.saturating_add(offset), into)
+        got
     }
 }
 
@@ -548,7 +606,7 @@ mod tests {
     fn tree(layers: &[&[tar::Member]]) -> Tree {
         let mut tree = Tree::new();
         for layer in layers {
-            tree.add_layer(Arc::new(Vec::<u8>::new()));
+            tree.add_layer(Arc::new(Vec::<u8>::new()), false);
             for member in *layer {
                 tree.add(member).unwrap();
             }
@@ -654,7 +712,7 @@ mod tests {
         let mut tree = tree(&[&[]]);
         let refused = (0..=MAX_MEMBERS).find_map(|n| tree.add(&file(&format!("f/{n}"))).err());
         assert!(matches!(refused, Some(Refused::Image(_))));
-        tree.add_layer(Arc::new(Vec::<u8>::new()));
+        tree.add_layer(Arc::new(Vec::<u8>::new()), false);
         let hide = file(".wh..wh..opq");
         tree.add(&hide).unwrap();
         assert_eq!(tree.files(), 0);

@@ -117,6 +117,8 @@ pub struct Request<'a> {
     pub look: Look,
     /// List every binary of a folder, not only those that have to do with the GPU.
     pub all: bool,
+    /// The same of images, which hold a whole system.
+    pub all_of_images: bool,
     /// Is told how many files were looked at, and which one is next.
     pub progress: &'a dyn Fn(u64, &str),
     /// What was looked at before: the files of an image, as they came by.
@@ -565,7 +567,7 @@ impl Gatherer<'_, '_> {
             request.sysroot,
             path,
             request.look,
-            request.all,
+            request.all_of_images,
             request.progress,
         )?;
         let looked = RefCell::new(looked);
@@ -585,7 +587,8 @@ impl Gatherer<'_, '_> {
                 sysroot: &root,
                 resolver: Some(&resolver),
                 look: request.look,
-                all: request.all,
+                all: request.all_of_images,
+                all_of_images: request.all_of_images,
                 progress: request.progress,
                 looked: Some(&looked),
             },
@@ -597,7 +600,21 @@ impl Gatherer<'_, '_> {
         };
         gatherer.container("/", "image", |this| this.folder("/", 0));
         let facts = image::facts(&image, &root, &resolver, &inside.files);
+        let has_unread = image.tree.has_unread();
+        if has_unread {
+            let words =
+                "not all of it could be read again: what libraries lack of each other is not told";
+            inside.problems.push(words.to_owned());
+        }
         for file in &mut inside.files {
+            // What could not be looked up is not held missing.
+            if has_unread || image.is_partial {
+                file.missing.clear();
+            }
+            if image.is_partial {
+                let missing = file.needed.iter_mut().filter(|needed| needed.is_missing());
+                missing.for_each(|needed| needed.by.clear());
+            }
             for needed in &mut file.needed {
                 if needed.is_missing() && image::is_brought_by_host(&needed.soname) {
                     FROM_HOST.clone_into(&mut needed.by);

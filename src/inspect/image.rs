@@ -7,13 +7,13 @@ use std::collections::{BTreeMap, BTreeSet};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::{File, Kind, look};
+use super::{File, Kind, is_cuda_library, look};
 use crate::image::{self, Image, Passing};
 use crate::probe::resolve::Resolver;
 use crate::probe::{is_known_framework, kept_variables};
 use crate::read::fatbin::Look;
-use crate::read::window::bytes_up_to;
-use crate::read::{oci, proc, pydist};
+use crate::read::window::{ReadAt, bytes_up_to};
+use crate::read::{elf, needs, oci, pages, proc, pydist, recipes};
 use crate::sysroot::{self, Sysroot, file_name, join, parent};
 use crate::version::Version;
 
@@ -169,6 +169,7 @@ pub(super) fn read(
         count += 1;
         progress(count, &format!("{}: {}", passing.place, passing.path));
         let one = look(passing.file, passing.path, how);
+        ask_ahead(passing.kept, &one);
         let mut looked = looked.borrow_mut();
         let is_again = matches!(one.kind, Kind::SharedLibrary | Kind::Program);
         if all || one.is_gpu() || one.is_damaged() {
@@ -180,6 +181,35 @@ pub(super) fn read(
     };
     let image = image::open(sysroot, path, how.deep, &mut show)?;
     Ok((image, looked.into_inner()))
+}
+
+/// Asks what will be asked of a library once all files are known, so that those pages are kept: what it needs and has for
+/// the loader, and of one that others look for symbols in, the tables of them.
+fn ask_ahead(file: &dyn ReadAt, one: &File) {
+    /// The most bytes of tables; those of libraries that others look into have 20 to 200 KB.
+    const MAX_TABLES: u64 = 1 << 20;
+    const PAGE: u64 = pages::PAGE as u64;
+    if !matches!(one.kind, Kind::SharedLibrary | Kind::Program) {
+        return;
+    }
+    elf::identify(file);
+    needs::loading(file);
+    needs::version_needs(file);
+    needs::version_definitions(file);
+    if one.identity.is_some() {
+        recipes::identify_quickly(file, one.soname.as_deref(), file_name(&one.path));
+    }
+    if one.is_gpu() {
+        needs::undefined_symbols_of(file, |library| library.is_some_and(is_cuda_library));
+    }
+    if one.soname.as_deref().is_some_and(is_cuda_library) {
+        let tables = elf::symbol_tables(file);
+        let bytes: u64 = tables.iter().map(|table| table.end - table.start).sum();
+        let pages = tables.into_iter().filter(|_| bytes <= MAX_TABLES);
+        for at in pages.flat_map(|table| table.start / PAGE..=table.end / PAGE) {
+            bytes_up_to(file, at * PAGE, 1);
+        }
+    }
 }
 
 /// The variables of an image's configuration.

@@ -8,6 +8,7 @@ use std::collections::BTreeSet;
 use glob::{MatchOptions, Pattern};
 
 use crate::facts::Reading;
+use crate::image;
 use crate::sysroot::{Kind, Sysroot, join};
 
 /// The most names that are looked at: a repository has a tenth of it.
@@ -216,6 +217,16 @@ impl Walk<'_> {
             let stat = self.sysroot.lstat(&place);
             let Some(stat) = stat.value() else { continue };
             match stat.kind {
+                // A container image that is a folder: what is in it is no file of its own.
+                Kind::Folder
+                    if pattern.matches_with(&inner, OPTIONS)
+                        && image::is_layout(self.sysroot, &place) =>
+                {
+                    self.is_met = true;
+                    if !self.is_unwanted(&inner) && self.seen.insert(stat.identity) {
+                        self.found.paths.push((inner, false));
+                    }
+                }
                 Kind::Folder if name != ".git" && deeper > 0 => {
                     self.folder(&place, &inner, pattern, deeper - 1);
                 }
@@ -278,6 +289,31 @@ mod tests {
             .find(&sysroot, folder.to_str().unwrap());
         let paths = found.paths.into_iter().map(|(path, _)| path).collect();
         (paths, found.problems.len())
+    }
+
+    #[test]
+    fn an_image_that_is_a_folder_is_one_artifact() {
+        let folder = tempfile::tempdir().unwrap();
+        let make = |path: &str| {
+            let path = folder.path().join(path);
+            std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+            std::fs::write(path, "x").unwrap();
+        };
+        for path in [
+            "images/app/oci-layout",
+            "images/app/index.json",
+            "images/app/blobs/sha256/ab",
+            "images/notes/index.json",
+        ] {
+            make(path);
+        }
+        let found = |globs: &[&str]| find(folder.path(), globs).0;
+        assert_eq!(found(&["images/*"]), ["images/app"]);
+        let all = ["images/app", "images/notes/index.json"];
+        assert_eq!(found(&["images/**"]), all);
+        assert_eq!(found(&["**/*", "!images/app"]), all[1..]);
+        assert_eq!(found(&["images/app"]), ["images/app"]);
+        assert_eq!(found(&["**/index.json"]).len(), 2);
     }
 
     #[test]

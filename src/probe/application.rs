@@ -58,6 +58,7 @@ pub(super) fn app(
         resolver: Some(resolver),
         look: Look::default(),
         all: true,
+        all_of_images: false,
         progress: &|_, _| {},
         looked: None,
     };

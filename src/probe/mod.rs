@@ -242,7 +242,7 @@ pub fn take(request: &Request) -> Facts {
         system::probe(sysroot, request, &facts.driver, &facts.drm)
     });
     facts.container = guarded(&mut problems, "container", || {
-        container::probe_host(sysroot, facts.system.packages.items())
+        container::probe_host(sysroot, &env, facts.system.packages.items())
     });
     facts.container.glue = guarded(&mut problems, "container.glue", || {
         container::probe_glue(sysroot, request, &facts.system)

@@ -23,7 +23,7 @@ const ANSWERS: [&str; 4] = [
     "cutensorGetCudartVersion",
 ];
 /// Opcode, operand and constant.
-const INSTRUCTION: usize = 6;
+pub(super) const INSTRUCTION: usize = 6;
 
 /// The CUDA version (major and minor) of a libcudart for x86-64; `None` for other machines, or where nothing is found.
 ///
@@ -38,19 +38,19 @@ pub fn version(file: &dyn ReadAt) -> Option<Version> {
     for code in headers.code(file) {
         let len = code.end.saturating_sub(code.start).min(left);
         left -= len;
-        scan(
-            file,
-            code.start..code.start.saturating_add(len),
-            INSTRUCTION - 1,
-            |_, window| {
-                // A whole instruction that begins behind WINDOW would not fit, so none is counted twice.
-                let opcodes = memchr_iter(0xc7, window).take_while(|at| *at < WINDOW);
-                for level in opcodes.filter_map(|at| level(window.get(at + 1..)?)) {
-                    *seen.entry(level).or_default() += 1;
-                }
-                ControlFlow::Continue(())
-            },
-        );
+        let code = code.start..code.start.saturating_add(len);
+        if let Some(levels) = file.gist().and_then(|gist| gist.levels(code.clone())) {
+            levels.for_each(|level| *seen.entry(level).or_default() += 1);
+            continue;
+        }
+        scan(file, code, INSTRUCTION - 1, |_, window| {
+            // A whole instruction that begins behind WINDOW would not fit, so none is counted twice.
+            let opcodes = memchr_iter(0xc7, window).take_while(|at| *at < WINDOW);
+            for level in opcodes.filter_map(|at| level(window.get(at + 1..)?)) {
+                *seen.entry(level).or_default() += 1;
+            }
+            ControlFlow::Continue(())
+        });
     }
     let own = seen.into_iter().rev().find(|(_, times)| *times > 1);
     own.map(|(level, _)| Version::from_cuda_level(level))
@@ -70,7 +70,7 @@ pub fn version_inside(file: &dyn ReadAt) -> Option<Version> {
 }
 
 /// The CUDA integer that is stored by an instruction whose bytes after the opcode are these.
-fn level(operands: &[u8]) -> Option<u32> {
+pub(super) fn level(operands: &[u8]) -> Option<u32> {
     let [operand, a, b, c, d] = *operands.first_chunk()?;
     // 4 and 5 are other addressing modes, whose constant stands further on.
     let is_register = matches!(operand, 0..=3 | 6 | 7);

@@ -2,7 +2,9 @@
 
 use std::ops::Range;
 
-use goblin::elf::dynamic::{DT_NULL, DT_STRSZ, DT_STRTAB};
+use goblin::elf::dynamic::{
+    DT_GNU_HASH, DT_HASH, DT_NULL, DT_STRSZ, DT_STRTAB, DT_SYMTAB, DT_VERDEF, DT_VERNEED, DT_VERSYM,
+};
 use goblin::elf::program_header::{PT_DYNAMIC, PT_LOAD, ProgramHeader};
 
 use super::elf::Headers;
@@ -11,6 +13,30 @@ use super::window::{ReadAt, bytes_up_to};
 
 /// The most bytes of a dynamic table that are read: 4,096 entries of 16 bytes.
 const MAX_DYNAMIC: usize = 64 << 10;
+
+/// Where the tables lie that a dynamic table names, with as much of each as is ever asked for: names, hashes, symbols and
+/// their versions.
+pub(super) fn tables(file: &dyn ReadAt, headers: &Headers) -> Vec<Range<u64>> {
+    const NAMES: u64 = 12 << 20;
+    const SYMBOLS: u64 = 4 << 20;
+    const VERSIONS: u64 = 128 << 10;
+    let dynamic = Dynamic::read(file, headers);
+    let size = dynamic.value(DT_STRSZ).unwrap_or(0).min(NAMES);
+    let named = [
+        (DT_VERNEED, VERSIONS),
+        (DT_VERDEF, VERSIONS),
+        (DT_VERSYM, VERSIONS),
+        (DT_GNU_HASH, SYMBOLS),
+        (DT_HASH, SYMBOLS),
+        (DT_SYMTAB, SYMBOLS),
+        (DT_STRTAB, size),
+    ];
+    let range = |(tag, most)| {
+        let start = dynamic.address(tag)?;
+        Some(start..start.checked_add(most)?)
+    };
+    named.into_iter().filter_map(range).collect()
+}
 
 /// The dynamic table: tags with their values, and where addresses lie in the file.
 pub(super) struct Dynamic {

@@ -14,14 +14,16 @@ use goblin::elf::header::{
     ET_DYN, ET_EXEC, ET_REL, Header,
 };
 use goblin::elf::note::NT_GNU_BUILD_ID;
-use goblin::elf::program_header::{PF_X, PT_INTERP, PT_LOAD, PT_NOTE, ProgramHeader};
+use goblin::elf::program_header::{PF_X, PT_DYNAMIC, PT_INTERP, PT_LOAD, PT_NOTE, ProgramHeader};
 use goblin::elf::section_header::{SHF_EXECINSTR, SHN_XINDEX, SHT_NOBITS, SHT_NULL, SectionHeader};
 
 use super::dynamic::Dynamic;
 pub use super::identity::{fabric_manager_version, libcuda_driver_version, libnvidia_ml_version};
 use super::notes::{MAX_NOTES, notes};
 pub use super::notes::{Note, compat_note, note_section};
-pub use super::symbols::{dynamic_symbols_defined, highest_version_definition, symbol_content};
+pub use super::symbols::{
+    dynamic_symbols_defined, highest_version_definition, symbol_content, symbol_tables,
+};
 use super::window::{MAX_PIECE, ReadAt, bytes, fill};
 use super::{Endian, hexadecimal, text_to_nul};
 use crate::error::plain_io;
@@ -286,16 +288,60 @@ impl Headers {
     pub(super) fn code(&self, file: &dyn ReadAt) -> Vec<Range<u64>> {
         let sections = self.sections(file);
         if sections.is_empty() {
-            let code = |s: &&ProgramHeader| s.p_type == PT_LOAD && s.p_flags & PF_X != 0;
-            return self
-                .segments(file)
-                .iter()
-                .filter(code)
-                .filter_map(segment_range)
-                .collect();
+            return self.code_segments(file);
         }
         let code = |s: &&SectionHeader| s.sh_flags & u64::from(SHF_EXECINSTR) != 0;
         sections.iter().filter(code).filter_map(range_of).collect()
+    }
+
+    /// The executable segments.
+    pub(super) fn code_segments(&self, file: &dyn ReadAt) -> Vec<Range<u64>> {
+        let segments = self.segments(file);
+        let code = |s: &&ProgramHeader| s.p_type == PT_LOAD && s.p_flags & PF_X != 0;
+        let code = segments.iter().filter(code);
+        code.filter_map(segment_range).collect()
+    }
+
+    /// Where the dynamic table lies, as far as the program headers say.
+    pub(super) fn dynamic_table(&self, start: &dyn ReadAt) -> Option<Range<u64>> {
+        let segments = self.segments(start);
+        let table = segments.iter().find(|s| s.p_type == PT_DYNAMIC)?;
+        segment_range(table)
+    }
+
+    /// Where the tables of a file of `len` bytes lie that questions are asked of, by its start, those that are asked most
+    /// first: the section table, and the names beside it; the end; the dynamic table and notes; the beginnings of segments
+    /// without code, with notes and variables; what is loaded first, with the tables of symbols.
+    pub(super) fn tables(&self, start: &dyn ReadAt, len: u64) -> Vec<Range<u64>> {
+        const FIRST: u64 = 14 << 20;
+        const OTHER: u64 = 1 << 20;
+        const BESIDE: u64 = 128 << 10;
+        const END: u64 = 1 << 20;
+        let header = &self.header;
+        let sections = u64::from(header.e_shnum) * u64::from(header.e_shentsize);
+        let names = header.e_shoff.saturating_sub(BESIDE);
+        let behind = header.e_shoff.saturating_add(sections);
+        let mut tables = vec![
+            0..BESIDE,
+            names..behind.saturating_add(BESIDE),
+            len.saturating_sub(END)..len,
+        ];
+        let mut loaded = Vec::new();
+        for segment in self.segments(start) {
+            let Some(range) = segment_range(&segment) else {
+                continue;
+            };
+            let cut = |most| range.start..range.end.min(range.start.saturating_add(most));
+            if segment.p_type != PT_LOAD {
+                tables.push(cut(BESIDE));
+            } else if range.start == 0 {
+                loaded.push(cut(FIRST));
+            } else if segment.p_flags & PF_X == 0 {
+                loaded.insert(0, cut(OTHER));
+            }
+        }
+        tables.extend(loaded);
+        tables
     }
 
     /// What the headers promise and the file does not have.

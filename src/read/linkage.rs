@@ -7,7 +7,7 @@ use memchr::memmem;
 use super::elf::{self, Elf};
 use super::fatbin::Look;
 use super::needs::VersionNeed;
-use super::window::{ReadAt, WINDOW, scan};
+use super::window::{ReadAt, WINDOW, bytes_up_to, scan};
 use super::{cudart, recipes};
 use crate::version::Version;
 
@@ -22,6 +22,8 @@ const REGISTER: &[u8] = b"__cudaRegisterFatBinary\0";
 const LOOKED_UP: &[u8] = b"cudaGetDeviceCount\0";
 const LIBCUDA: &[u8] = b"libcuda.so";
 const LIBNVIDIA_ML: &[u8] = b"libnvidia-ml.so";
+/// All that is looked for among a file's constants.
+pub(super) const TEXTS: [&[u8]; 5] = [STATIC_RUNTIME, REGISTER, LOOKED_UP, LIBCUDA, LIBNVIDIA_ML];
 /// The longest of what is looked for.
 const OVERLAP: usize = 32;
 /// How much of the end of the constants is searched first; a static runtime's texts lie in the last 36 KB of libcublas
@@ -189,7 +191,21 @@ fn texts(file: &dyn ReadAt, wanted: Texts) -> Texts {
         let mut places = static_runtime.find_iter(window);
         places.any(|at| window.get(at + STATIC_RUNTIME.len()) == Some(&0))
     };
+    let known = known_texts(file);
     let mut search = |range: Range<u64>| {
+        if let Some(known) = &known {
+            let stands = known.each_ref().map(|places| {
+                let mut places = places.iter();
+                places.any(|place| range.start <= place.start && place.end <= range.end)
+            });
+            let [static_runtime, register, looked_up, libcuda, libnvidia_ml] = stands;
+            found.static_runtime |= wanted.static_runtime && static_runtime;
+            found.register |= wanted.register && register;
+            found.looked_up |= wanted.looked_up && looked_up;
+            found.libcuda |= wanted.libcuda && libcuda || found.static_runtime;
+            found.libnvidia_ml |= wanted.libnvidia_ml && libnvidia_ml;
+            return;
+        }
         for piece in from_the_end(range) {
             if wanted.without(found) == Texts::default() {
                 break;
@@ -234,6 +250,18 @@ fn texts(file: &dyn ReadAt, wanted: Texts) -> Texts {
         search(0..file.len().min(MAX_SEARCH));
     }
     found
+}
+
+/// Where each of [`TEXTS`] stands, of a file that was searched for all of them as it came by.
+fn known_texts(file: &dyn ReadAt) -> Option<[Vec<Range<u64>>; 5]> {
+    let gist = file.gist()?;
+    let mut known: [Vec<Range<u64>>; 5] = std::array::from_fn(|_| Vec::new());
+    for (text, known) in TEXTS.iter().zip(&mut known) {
+        let ranges = gist.places(text)?.map(|at| at..at + text.len());
+        let ends = |end: u64| bytes_up_to(file, end, 1) == [0];
+        known.extend(ranges.filter(|range| *text != STATIC_RUNTIME || ends(range.end)));
+    }
+    Some(known)
 }
 
 /// The pieces of a range in the order in which they are searched: the end first, since a static library stands last on

@@ -13,6 +13,7 @@ pub mod elf;
 pub mod engines;
 mod etc;
 pub mod fatbin;
+pub mod gist;
 pub mod gobuild;
 pub mod icd;
 mod identity;

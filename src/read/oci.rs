@@ -35,6 +35,8 @@ pub struct Descriptor {
     pub digest: String,
     /// In bytes.
     pub size: u64,
+    /// Where else it is to be had: of a layer that may not be handed on with the image.
+    pub urls: Option<Vec<String>>,
     /// What else is said of it.
     pub annotations: Option<BTreeMap<String, Value>>,
     /// What it runs on.
@@ -155,6 +157,15 @@ impl Descriptor {
         } else {
             Err(wrong())
         }
+    }
+
+    /// Whether it may be left out of an image that is handed on.
+    pub fn is_foreign(&self) -> bool {
+        let has_urls = self.urls.as_ref().is_some_and(|urls| !urls.is_empty());
+        has_urls
+            || ["nondistributable", "foreign"]
+                .iter()
+                .any(|word| self.media_type.contains(word))
     }
 
     /// Whether it is an image for Linux, or an index: and not a signature or a statement on one.

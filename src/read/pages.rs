@@ -1,29 +1,48 @@
 //! A file whose small reads are answered from pages that are kept: for questions that go back and forth in its tables.
 
 use std::cell::RefCell;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 use std::io;
 
 use super::window::{ReadAt, fill};
 
 /// What is read in one piece, in bytes.
-const PAGE: usize = 4 << 10;
-/// The most pages that are kept of one file.
+pub const PAGE: usize = 4 << 10;
+/// The most pages that are kept of one file, where nothing else is said.
 const MAX_PAGES: usize = 256;
+
+/// The largest read that is answered from pages; searches read more in one go, and go on.
+const MAX_SMALL: usize = 8 * PAGE;
+
+/// Pages of a file by their number.
+pub type Kept = BTreeMap<u64, Box<[u8]>>;
 
 /// A file with the pages of it that were read.
 pub struct Pages<F> {
     file: F,
-    pages: RefCell<BTreeMap<u64, Vec<u8>>>,
+    most: usize,
+    /// With their numbers in the order in which they came.
+    kept: RefCell<(Kept, VecDeque<u64>)>,
 }
 
 impl<F: ReadAt> Pages<F> {
     /// A file of which nothing was read yet.
     pub fn new(file: F) -> Self {
+        Self::up_to(file, MAX_PAGES)
+    }
+
+    /// One of which no more than so many pages are kept: those that were read last.
+    pub fn up_to(file: F, most: usize) -> Self {
         Self {
             file,
-            pages: RefCell::default(),
+            most: most.max(1),
+            kept: RefCell::default(),
         }
+    }
+
+    /// The pages that are kept.
+    pub fn into_kept(self) -> Kept {
+        self.kept.into_inner().0
     }
 }
 
@@ -33,23 +52,26 @@ impl<F: ReadAt> ReadAt for Pages<F> {
     }
 
     fn read_at(&self, offset: u64, buf: &mut [u8]) -> io::Result<usize> {
-        if buf.len() > PAGE {
+        if buf.len() > MAX_SMALL {
             return self.file.read_at(offset, buf);
         }
         let number = offset / PAGE as u64;
         let inside = usize::try_from(offset % PAGE as u64).unwrap_or(PAGE);
-        let mut pages = self.pages.borrow_mut();
+        let (pages, order) = &mut *self.kept.borrow_mut();
         if !pages.contains_key(&number) {
             let mut page = vec![0; PAGE];
             let got = fill(&self.file, number * PAGE as u64, &mut page)?;
             page.truncate(got);
-            if pages.len() >= MAX_PAGES {
-                pages.clear();
+            if order.len() >= self.most
+                && let Some(oldest) = order.pop_front()
+            {
+                pages.remove(&oldest);
             }
-            pages.insert(number, page);
+            pages.insert(number, page.into_boxed_slice());
+            order.push_back(number);
         }
         // To the end of the page at most: whoever wants more asks again.
-        let page = pages.get(&number).map(Vec::as_slice).unwrap_or_default();
+        let page = pages.get(&number).map(AsRef::as_ref).unwrap_or_default();
         page.get(inside..).unwrap_or_default().read_at(0, buf)
     }
 }
@@ -88,6 +110,6 @@ mod tests {
         for page in 0..MAX_PAGES + 3 {
             assert_eq!(bytes(&pages, (page * PAGE) as u64, 1).unwrap(), [1]);
         }
-        assert!(pages.pages.borrow().len() <= MAX_PAGES);
+        assert_eq!(pages.into_kept().len(), MAX_PAGES);
     }
 }

@@ -114,6 +114,23 @@ const WITHOUT_NVML: &[&str] = &[
     "libcusparse",
 ];
 
+/// What the tools of a toolkit say of themselves.
+const TOOLS: &[u8] = b"Cuda compilation tools, release ";
+const NVSHMEM: &[u8] = b"NVSHMEM v";
+const NCCL: &[u8] = b"NCCL version ";
+const CUDNN: &[u8] = b"cudnn_version != (";
+
+/// The text that is looked for in a library of this file name.
+pub(super) fn text_of(file_name: &str) -> Option<&'static [u8]> {
+    match known_name(file_name)?.as_str() {
+        "libnvrtc" | "libnvJitLink" => Some(TOOLS),
+        "libnvshmem_host" => Some(NVSHMEM),
+        "libnccl" => Some(NCCL),
+        name if name.starts_with("libcudnn_") => Some(CUDNN),
+        _ => None,
+    }
+}
+
 /// Whether a file is, by its soname, a library that is known not to open libnvidia-ml.
 pub(super) fn is_without_nvml(elf: &Elf) -> bool {
     elf.soname
@@ -204,9 +221,9 @@ fn identify_as(
             "versions in its symbols' names",
         ),
         "libnvrtc-builtins" => told(full_name(file_name, 2), "file name"),
-        "libnvshmem_host" if search => told(after(file, b"NVSHMEM v"), "text in the file"),
+        "libnvshmem_host" if search => told(after(file, NVSHMEM), "text in the file"),
         "libnccl" if search => {
-            let text = text_after(file, b"NCCL version ");
+            let text = text_after(file, NCCL);
             cuda = text
                 .as_deref()
                 .and_then(|t| Version::parse(t.split_once("+cuda")?.1));
@@ -282,7 +299,7 @@ fn cudnn_part(file: &dyn ReadAt, name: &str, search: bool) -> Option<(Version, &
     if let Some(version) = variable {
         return Some((version, "version variable"));
     }
-    let text = search.then(|| text_after(file, b"cudnn_version != ("))??;
+    let text = search.then(|| text_after(file, CUDNN))??;
     let numbers: Vec<u32> = text
         .split(|c: char| !c.is_ascii_digit())
         .filter_map(|number| number.parse().ok())
@@ -295,12 +312,11 @@ fn cudnn_part(file: &dyn ReadAt, name: &str, search: bool) -> Option<(Version, &
 
 /// `Cuda compilation tools, release 13.5, V13.5.37`: 13.5.37. Another such text is a format and has no number.
 pub fn tools_version(file: &dyn ReadAt) -> Option<Version> {
-    const SAYS: &[u8] = b"Cuda compilation tools, release ";
     let constants = constants_of(file);
     let mut from = constants.start;
     for _ in 0..16 {
-        let at = find(file, from..constants.end, SAYS)?;
-        from = at.checked_add(SAYS.len() as u64)?;
+        let at = find(file, from..constants.end, TOOLS)?;
+        from = at.checked_add(TOOLS.len() as u64)?;
         let text = bytes_up_to(file, from, 64);
         let text = String::from_utf8_lossy(&text);
         let version = text

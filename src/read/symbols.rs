@@ -2,7 +2,12 @@
 //!
 //! Each question is a hash lookup of a few small reads; no symbol table is loaded, however large it is.
 
-use goblin::elf::dynamic::{DT_GNU_HASH, DT_HASH, DT_SYMTAB, DT_VERDEF, DT_VERDEFNUM};
+use std::ops::Range;
+
+use goblin::elf::dynamic::{
+    DT_GNU_HASH, DT_HASH, DT_RELA, DT_STRSZ, DT_STRTAB, DT_SYMTAB, DT_VERDEF, DT_VERDEFNUM,
+    DT_VERNEED, DT_VERSYM,
+};
 
 use super::Endian;
 use super::dynamic::Dynamic;
@@ -70,6 +75,42 @@ pub fn symbol_content(file: &dyn ReadAt, name: &str, max: usize) -> Option<Vec<u
     let (at, size) = table.content(table.find(name)?)?;
     let len = usize::try_from(size).unwrap_or(max).min(max);
     Some(bytes_up_to(file, at, len))
+}
+
+/// Where the tables lie that a symbol is looked up in: hashes, symbols, versions and names. Each of them ends where the next
+/// one begins.
+pub fn symbol_tables(file: &dyn ReadAt) -> Vec<Range<u64>> {
+    /// As much as is told of one that no other follows.
+    const MAX_TABLE: u64 = 256 << 10;
+    let Ok(headers) = Headers::read(file) else {
+        return Vec::new();
+    };
+    let dynamic = Dynamic::read(file, &headers);
+    let names = dynamic.address(DT_STRTAB).zip(dynamic.value(DT_STRSZ));
+    let names = names.and_then(|(at, size)| Some(at..at.checked_add(size)?));
+    let all = [
+        DT_GNU_HASH,
+        DT_HASH,
+        DT_SYMTAB,
+        DT_STRTAB,
+        DT_VERSYM,
+        DT_VERNEED,
+        DT_VERDEF,
+        DT_RELA,
+    ];
+    let mut starts: Vec<u64> = all
+        .into_iter()
+        .filter_map(|tag| dynamic.address(tag))
+        .collect();
+    starts.sort_unstable();
+    let tables = [DT_GNU_HASH, DT_HASH, DT_SYMTAB, DT_VERDEF].into_iter();
+    let tables = tables.filter_map(|tag| {
+        let start = dynamic.address(tag)?;
+        let next = starts.iter().find(|other| **other > start).copied();
+        let most = start.saturating_add(MAX_TABLE);
+        Some(start..next.unwrap_or(most).min(most))
+    });
+    tables.chain(names).collect()
 }
 
 struct SymbolTable<'a> {

@@ -25,9 +25,7 @@ const SPACING: u64 = 4 << 20;
 /// How many states are kept.
 const STATES: usize = 160;
 /// How many bytes of states are kept while a stream is gone through.
-const STATE_BYTES: usize = 24 << 20;
-/// How many are kept of a stream that was gone through.
-const RESTING_BYTES: usize = 1 << 20;
+const STATE_BYTES: usize = 8 << 20;
 /// How many bytes of the packed stream are read in one go.
 const INPUT: usize = 16 << 10;
 /// A stream that unpacks to more than this many times its size, and to more than [`LARGE`], is made to fill a disk.
@@ -111,9 +109,8 @@ struct Inner<S> {
     failed: Option<(u64, String)>,
     states: BTreeMap<u64, S>,
     state_bytes: usize,
-    /// A place that is gone back to: its state is kept, and so are the blocks before that state.
-    mark: Option<u64>,
-    marked: BTreeMap<u64, Vec<u8>>,
+    /// The state that came furthest, while another one goes over what lies before it.
+    front: Option<(u64, S)>,
     blocks: BTreeMap<u64, Vec<u8>>,
     order: VecDeque<u64>,
     /// Bytes that were unpacked again.
@@ -147,8 +144,7 @@ impl<F: ReadAt + Clone> Unpacked<F> {
                 failed: None,
                 states: BTreeMap::new(),
                 state_bytes: 0,
-                mark: None,
-                marked: BTreeMap::new(),
+                front: None,
                 blocks: BTreeMap::new(),
                 order: VecDeque::new(),
                 again: 0,
@@ -156,21 +152,15 @@ impl<F: ReadAt + Clone> Unpacked<F> {
         }
     }
 
-    /// Says that a place which was just read will be gone back to.
-    pub fn mark(&self, at: u64) {
-        self.inner.borrow_mut().mark(at);
-    }
-
-    /// Lets go of what is only of use while it is read from start to end.
-    pub fn rest(&self) {
+    /// Lets go of what is only of use while it is read from start to end, up to so many bytes.
+    pub fn rest(&self, bytes: usize) {
         let mut inner = self.inner.borrow_mut();
-        inner.mark = None;
-        inner.marked.clear();
-        inner.thin(RESTING_BYTES);
+        inner.thin(bytes);
         inner.blocks.clear();
         inner.order.clear();
         inner.now = inner.first.clone();
         inner.made = 0;
+        inner.front = None;
     }
 
     /// How far the packed file is used up, in bytes.
@@ -185,34 +175,16 @@ impl<F: ReadAt + Clone> Unpacked<F> {
 }
 
 impl<S: Stream> Inner<S> {
-    fn mark(&mut self, at: u64) {
-        let start = at - at % BLOCK as u64;
-        self.mark = None;
-        self.marked.clear();
-        if start > self.made {
-            return;
-        }
-        let after = self.blocks.range(start..self.made);
-        // What was read long ago is not held here.
-        if after.clone().count() as u64 * BLOCK as u64 > 4 * BLOCK as u64 {
-            return;
-        }
-        self.marked = after.map(|(at, block)| (*at, block.clone())).collect();
-        self.mark = Some(self.made);
-        self.keep_state();
-    }
-
     fn keep_state(&mut self) {
         let at = self.made;
-        let is_marked = self.mark == Some(at);
         let last = self.states.keys().next_back().copied().unwrap_or(0);
         let is_far = at >= last.saturating_add(SPACING) && at >= self.furthest;
-        if !(is_far || is_marked) || self.states.contains_key(&at) {
+        if !is_far || self.states.contains_key(&at) {
             return;
         }
         // Where copies are large, one that is soon thrown away costs more than it is worth.
         let size = self.now.size();
-        if !is_marked && at < last.saturating_add(2 * size as u64) {
+        if at < last.saturating_add(2 * size as u64) {
             return;
         }
         self.state_bytes += size;
@@ -235,77 +207,96 @@ impl<S: Stream> Inner<S> {
                 .iter()
                 .enumerate()
                 .map(|(index, at)| (gap(index, *at), *at));
-            let least = places_with_gaps
-                .filter(|(_, at)| self.mark != Some(*at))
-                .min();
-            let Some((_, at)) = least else { break };
+            let Some((_, at)) = places_with_gaps.min() else {
+                break;
+            };
             if let Some(state) = self.states.remove(&at) {
                 self.state_bytes = self.state_bytes.saturating_sub(state.size());
             }
         }
     }
 
-    /// Goes to the nearest state before an offset, where that is better than going on.
+    /// Goes to the nearest state before an offset, where that is better than going on. The one that came furthest is kept
+    /// aside, so that what lies behind it is not unpacked again.
     fn go_back(&mut self, at: u64) {
         let nearest = self.states.range(..=at).next_back();
         let from = nearest.map_or(0, |(at, _)| *at);
-        if at >= self.made && from <= self.made {
+        let front = self.front.as_ref().map(|(front, _)| *front);
+        let front = front.filter(|front| *front <= at);
+        if self.made <= at && self.made >= from && Some(self.made) >= front {
             return;
         }
-        self.now = nearest.map_or(&self.first, |(_, state)| state).clone();
+        if front >= Some(from)
+            && let Some((made, state)) = self.front.take()
+        {
+            (self.made, self.now) = (made, state);
+            return;
+        }
+        let state = nearest.map_or(&self.first, |(_, state)| state).clone();
+        let before = std::mem::replace(&mut self.now, state);
+        if self.made == self.furthest {
+            self.front = Some((self.made, before));
+        }
         self.made = from;
     }
 
     /// Unpacks until the block at `at` is there.
     fn bring(&mut self, at: u64) -> io::Result<()> {
-        if let Some((from, why)) = &self.failed
-            && at >= *from
-        {
-            return Err(io::Error::other(why.clone()));
-        }
+        self.readable(at)?;
         self.go_back(at);
         while self.made <= at && self.end.is_none_or(|end| self.made < end) {
-            self.keep_state();
             let start = self.made;
-            if start < self.furthest {
-                self.again += BLOCK as u64;
-                if self.again
-                    > self
-                        .furthest
-                        .saturating_mul(MAX_AGAIN)
-                        .saturating_add(LARGE)
-                {
-                    return Err(io::Error::other("it would have to be unpacked too often"));
-                }
-            }
             let mut block = self.spare_block();
-            let got = self.now.read_block(&mut block).and_then(|got| {
-                let made = start.saturating_add(got as u64);
-                if made > LARGE && made / MAX_RATIO > self.now.used() {
-                    return Err(io::Error::other(format!(
-                        "unpacks to more than {MAX_RATIO} times its size"
-                    )));
-                }
-                Ok(got)
-            });
-            let got = match got {
-                Ok(got) => got,
-                Err(e) => {
-                    self.failed = Some((start, e.to_string()));
-                    return Err(e);
-                }
-            };
+            let got = self.next_block(&mut block)?;
             block.truncate(got);
-            self.made = start.saturating_add(got as u64);
-            self.furthest = self.furthest.max(self.made);
-            if got < BLOCK {
-                self.end = Some(self.made);
-            }
             if self.blocks.insert(start, block).is_none() {
                 self.order.push_back(start);
             }
         }
         Ok(())
+    }
+
+    /// Refuses what lies behind a place that could not be unpacked.
+    fn readable(&self, at: u64) -> io::Result<()> {
+        match &self.failed {
+            Some((from, why)) if at >= *from => Err(io::Error::other(why.clone())),
+            _ => Ok(()),
+        }
+    }
+
+    /// Unpacks the next block; how many bytes it has.
+    fn next_block(&mut self, block: &mut [u8]) -> io::Result<usize> {
+        self.keep_state();
+        let start = self.made;
+        if start < self.furthest {
+            self.again += BLOCK as u64;
+            let most = self.furthest.saturating_mul(MAX_AGAIN);
+            if self.again > most.saturating_add(LARGE) {
+                return Err(io::Error::other("it would have to be unpacked too often"));
+            }
+        }
+        let got = self.now.read_block(block).and_then(|got| {
+            let made = start.saturating_add(got as u64);
+            if made > LARGE && made / MAX_RATIO > self.now.used() {
+                return Err(io::Error::other(format!(
+                    "unpacks to more than {MAX_RATIO} times its size"
+                )));
+            }
+            Ok(got)
+        });
+        let got = match got {
+            Ok(got) => got,
+            Err(e) => {
+                self.failed = Some((start, e.to_string()));
+                return Err(e);
+            }
+        };
+        self.made = start.saturating_add(got as u64);
+        self.furthest = self.furthest.max(self.made);
+        if got < BLOCK {
+            self.end = Some(self.made);
+        }
+        Ok(got)
     }
 
     /// A block to be filled: the oldest one where there are many.
@@ -335,14 +326,18 @@ impl<F: ReadAt + Clone> ReadAt for Unpacked<F> {
             return Ok(0);
         }
         let start = offset - offset % BLOCK as u64;
-        if !inner.blocks.contains_key(&start) && !inner.marked.contains_key(&start) {
+        if !inner.blocks.contains_key(&start) {
+            // What is gone through in large pieces is not kept here as well.
+            if offset == inner.made
+                && let Some(block) = buf.get_mut(..BLOCK)
+            {
+                inner.readable(offset)?;
+                return inner.next_block(block);
+            }
             inner.bring(start)?;
         }
-        let block = inner
-            .blocks
-            .get(&start)
-            .or_else(|| inner.marked.get(&start));
         let inside = usize::try_from(offset - start).unwrap_or(BLOCK);
+        let block = inner.blocks.get(&start);
         let rest = block
             .and_then(|block| block.get(inside..))
             .unwrap_or_default();
@@ -610,9 +605,8 @@ mod tests {
                 assert_eq!(buf[..got], bytes[at..(at + 100).min(bytes.len())]);
             }
             assert_eq!(file.len(), bytes.len() as u64);
-            file.mark(5_242_800);
             assert_eq!(fill(&file, 4_345_678, &mut buf).unwrap(), 100);
-            file.rest();
+            file.rest(1 << 20);
             assert_eq!(fill(&file, 2_345_678, &mut buf).unwrap(), 100);
             assert_eq!(buf, bytes[2_345_678..2_345_778]);
         }

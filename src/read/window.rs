@@ -8,6 +8,8 @@ use std::ops::{ControlFlow, Range};
 
 use memchr::memmem;
 
+use super::gist::Gist;
+
 /// What can be read at an offset: a regular file, or bytes in memory.
 pub trait ReadAt {
     /// The length in bytes.
@@ -19,6 +21,11 @@ pub trait ReadAt {
     /// Whether there is nothing in it.
     fn is_empty(&self) -> bool {
         self.len() == 0
+    }
+
+    /// What was learnt of it as it came by, where looking back is dear.
+    fn gist(&self) -> Option<&Gist> {
+        None
     }
 }
 
@@ -58,6 +65,10 @@ impl<T: ReadAt + ?Sized> ReadAt for &T {
 
     fn read_at(&self, offset: u64, buf: &mut [u8]) -> io::Result<usize> {
         (**self).read_at(offset, buf)
+    }
+
+    fn gist(&self) -> Option<&Gist> {
+        (**self).gist()
     }
 }
 
@@ -148,6 +159,9 @@ pub fn find(file: &dyn ReadAt, range: Range<u64>, needle: &[u8]) -> Option<u64> 
         .len()
         .checked_sub(1)
         .filter(|overlap| *overlap < WINDOW)?;
+    if let Some(mut places) = file.gist().and_then(|gist| gist.places(needle)) {
+        return places.find(|at| *at >= range.start && at + needle.len() as u64 <= range.end);
+    }
     let finder = memmem::Finder::new(needle);
     let mut found = None;
     scan(file, range, overlap, |offset, window| {

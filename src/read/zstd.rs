@@ -15,18 +15,38 @@ pub(super) const MAX_BLOCK: usize = 128 << 10;
 /// The longest header of a frame, with its magic.
 const MAX_HEADER: usize = 18;
 /// Room behind the window, as much as it has itself, so that it is moved down seldom: at least.
-const MIN_ROOM: usize = 1 << 20;
+const MIN_ROOM: usize = 4 << 20;
 /// At most.
 const MAX_ROOM: usize = 8 << 20;
 /// The longest code of a literal, in bits.
 const MAX_CODE_BITS: u8 = 11;
 /// Before and behind the bytes of a block, so that eight of them can be had at any place.
 const PAD: usize = 8;
+/// What is copied in one go, so that short copies need no loop: what lies behind is written over later.
+const STRIDE: usize = 16;
 
-/// Numbers that are coded as a class and further bits: the least number of each class, and its bits.
-type Classes = [(u32, u8)];
+/// What the symbols of a table stand for.
+#[derive(Clone, Copy)]
+enum Classes {
+    /// A number.
+    Itself,
+    /// A power of two, and as many bits more.
+    Powers,
+    /// The least number of a class, and the bits that say which one of it.
+    Of(&'static [(u32, u8)]),
+}
 
-const LITERAL_LENGTHS: &Classes = &[
+impl Classes {
+    fn of(self, symbol: u8) -> Option<(u32, u8)> {
+        match self {
+            Self::Itself => Some((symbol.into(), 0)),
+            Self::Powers => Some((1u32.checked_shl(symbol.into())?, symbol)),
+            Self::Of(classes) => classes.get(usize::from(symbol)).copied(),
+        }
+    }
+}
+
+const LITERAL_LENGTHS: &[(u32, u8)] = &[
     (0, 0),
     (1, 0),
     (2, 0),
@@ -64,7 +84,7 @@ const LITERAL_LENGTHS: &Classes = &[
     (32768, 15),
     (65536, 16),
 ];
-const MATCH_LENGTHS: &Classes = &[
+const MATCH_LENGTHS: &[(u32, u8)] = &[
     (3, 0),
     (4, 0),
     (5, 0),
@@ -135,6 +155,7 @@ const OFFSET_SHARES: &[i16] = &[
 
 /// What is coded in a sequence: its table without one of its own, the largest table, the largest class.
 struct Code {
+    classes: Classes,
     shares: &'static [i16],
     log: u8,
     max_log: u8,
@@ -142,18 +163,21 @@ struct Code {
 }
 
 const LITERAL_CODE: Code = Code {
+    classes: Classes::Of(LITERAL_LENGTHS),
     shares: LITERAL_SHARES,
     log: 6,
     max_log: 9,
     max_symbol: 35,
 };
 const OFFSET_CODE: Code = Code {
+    classes: Classes::Powers,
     shares: OFFSET_SHARES,
     log: 5,
     max_log: 8,
     max_symbol: 31,
 };
 const MATCH_CODE: Code = Code {
+    classes: Classes::Of(MATCH_LENGTHS),
     shares: MATCH_SHARES,
     log: 6,
     max_log: 9,
@@ -162,8 +186,9 @@ const MATCH_CODE: Code = Code {
 
 /// A frame that is being unpacked. A copy goes on from the same place.
 pub(super) struct Frame {
-    /// What was unpacked last: the window, and what nobody has taken yet.
+    /// What was unpacked last, up to `end`: the window, and what nobody has taken yet. Behind it is room.
     past: Vec<u8>,
+    end: usize,
     /// How much of `past` was taken.
     taken: usize,
     window: usize,
@@ -179,6 +204,7 @@ pub(super) struct Frame {
     ended: bool,
     /// The block that is being read, padded.
     block: Vec<u8>,
+    /// Its literals, with room behind them.
     literals: Vec<u8>,
 }
 
@@ -187,7 +213,8 @@ impl Clone for Frame {
     fn clone(&self) -> Self {
         let from = self.taken.saturating_sub(self.window);
         Self {
-            past: self.past.get(from..).unwrap_or_default().to_vec(),
+            past: self.past.get(from..self.end).unwrap_or_default().to_vec(),
+            end: self.end - from,
             taken: self.taken - from,
             window: self.window,
             huffman: self.huffman.clone(),
@@ -266,6 +293,7 @@ impl Frame {
         }
         Ok(Self {
             past: Vec::new(),
+            end: 0,
             taken: 0,
             window: usize::try_from(window).unwrap_or(usize::MAX).max(1024),
             huffman: None,
@@ -288,12 +316,12 @@ impl Frame {
 
     /// How many bytes a copy of it holds.
     pub(super) fn size(&self) -> usize {
-        self.past.len() - self.taken.saturating_sub(self.window)
+        self.end - self.taken.saturating_sub(self.window)
     }
 
     /// Unpacks into a buffer; 0 at the end of the frame.
     pub(super) fn read(&mut self, file: &dyn ReadAt, buf: &mut [u8]) -> io::Result<usize> {
-        while self.taken == self.past.len() {
+        while self.taken == self.end {
             if self.ended {
                 return Ok(0);
             }
@@ -301,7 +329,7 @@ impl Frame {
         }
         let got = self
             .past
-            .get(self.taken..)
+            .get(self.taken..self.end)
             .unwrap_or_default()
             .read_at(0, buf)?;
         self.taken += got;
@@ -312,17 +340,19 @@ impl Frame {
         let limit = self
             .window
             .saturating_add(self.window.clamp(MIN_ROOM, MAX_ROOM));
-        if self.past.len() > limit {
-            let from = self.past.len() - self.window;
-            self.past.copy_within(from.., 0);
-            self.past.truncate(self.window);
+        if self.end > limit {
+            let from = self.end - self.window;
+            self.past.copy_within(from..self.end, 0);
+            self.end = self.window;
             self.taken = self.window;
         }
-        if self.past.len() + MAX_BLOCK > self.past.capacity() {
+        let needed = self.end + MAX_BLOCK + 2 * STRIDE;
+        if needed > self.past.len() {
             // Doubled as it grows: a small frame with a large window takes little.
-            let most = limit.saturating_add(MAX_BLOCK) - self.past.len();
-            self.past
-                .reserve_exact(self.past.len().max(MAX_BLOCK).min(most));
+            let most = limit.saturating_add(MAX_BLOCK + 2 * STRIDE);
+            let len = needed.max((2 * self.past.len()).min(most));
+            self.past.reserve_exact(len - self.past.len());
+            self.past.resize(len, 0);
         }
         let mut header = [0; 3];
         if fill(file, self.at, &mut header)? < header.len() {
@@ -335,14 +365,14 @@ impl Frame {
         if size > MAX_BLOCK {
             return Err(damaged());
         }
-        let before = self.past.len();
+        let before = self.end;
         let stored = match header >> 1 & 3 {
             0 => {
-                self.past.resize(before + size, 0);
-                let piece = self.past.get_mut(before..).unwrap_or_default();
-                if fill(file, self.at, piece)? < size {
+                let piece = self.past.get_mut(before..before + size);
+                if fill(file, self.at, piece.unwrap_or_default())? < size {
                     return Err(cut_off());
                 }
+                self.end += size;
                 size
             }
             1 => {
@@ -350,21 +380,23 @@ impl Frame {
                 if fill(file, self.at, &mut byte)? == 0 {
                     return Err(cut_off());
                 }
-                self.past.resize(before + size, byte[0]);
+                let piece = self.past.get_mut(before..before + size);
+                piece.unwrap_or_default().fill(byte[0]);
+                self.end += size;
                 1
             }
             2 => {
                 let mut block = std::mem::take(&mut self.block);
-                block.clear();
-                block.resize(size + 2 * PAD, 0);
+                if block.len() < size + 2 * PAD {
+                    block.resize(size + 2 * PAD, 0);
+                }
                 let piece = block.get_mut(PAD..PAD + size).unwrap_or_default();
                 if fill(file, self.at, piece)? < size {
                     return Err(cut_off());
                 }
                 let done = self.packed_block(&block, PAD + size);
                 self.block = block;
-                done.filter(|()| self.past.len() - before <= MAX_BLOCK)
-                    .ok_or_else(damaged)?;
+                done.ok_or_else(damaged)?;
                 size
             }
             _ => return Err(damaged()),
@@ -382,16 +414,15 @@ impl Frame {
     /// A block of literals and sequences, which lies behind the padding and ends at `end`.
     fn packed_block(&mut self, block: &[u8], end: usize) -> Option<()> {
         let mut literals = std::mem::take(&mut self.literals);
-        literals.clear();
         let done = self
             .literals(block, end, &mut literals)
-            .and_then(|at| self.sequences(block, at, end, &literals));
+            .and_then(|(at, count)| self.sequences(block, at, end, &literals, count));
         self.literals = literals;
         done
     }
 
-    /// Reads the literals; where the sequences begin.
-    fn literals(&mut self, block: &[u8], end: usize, into: &mut Vec<u8>) -> Option<usize> {
+    /// Reads the literals; where the sequences begin, and how many literals there are.
+    fn literals(&mut self, block: &[u8], end: usize, into: &mut Vec<u8>) -> Option<(usize, usize)> {
         let byte = |at: usize| Some(usize::from(*block.get(at).filter(|_| at < end)?));
         let first = byte(PAD)?;
         let form = (first >> 2) & 3;
@@ -404,15 +435,13 @@ impl Frame {
                     PAD + 3,
                 ),
             };
-            if size > MAX_BLOCK {
-                return None;
-            }
+            let into = room(into, size)?;
             if first & 3 == 1 {
-                into.resize(size, u8::try_from(byte(at)?).ok()?);
-                return Some(at + 1);
+                into.fill(u8::try_from(byte(at)?).ok()?);
+                return Some((at + 1, size));
             }
-            into.extend_from_slice(block.get(at..at + size).filter(|_| at + size <= end)?);
-            return Some(at + size);
+            into.copy_from_slice(block.get(at..at + size).filter(|_| at + size <= end)?);
+            return Some((at + size, size));
         }
         let (bits, length) = match form {
             0 | 1 => (10, 3),
@@ -427,9 +456,10 @@ impl Frame {
         let (size, packed) = (header >> 4 & mask, header >> (4 + bits) & mask);
         let start = PAD + length;
         let behind = start + packed;
-        if size > MAX_BLOCK || behind > end {
+        if behind > end {
             return None;
         }
+        let into = room(into, size)?;
         let mut at = start;
         if first & 3 == 2 {
             let (huffman, used) = Huffman::read(block, at, behind)?;
@@ -437,10 +467,9 @@ impl Frame {
             at = used;
         }
         let huffman = self.huffman.as_ref()?;
-        into.resize(size, 0);
         if form == 0 {
-            huffman.stream(block, at, behind, into)?;
-            return Some(behind);
+            huffman.stream(Backward::new(block, at, behind)?, into)?;
+            return Some((behind, size));
         }
         let of_stream = |index: usize| {
             let place = at + 2 * index;
@@ -450,118 +479,189 @@ impl Frame {
                     .filter(|_| place + 2 <= behind)?,
             ))
         };
-        let sizes = [of_stream(0)?, of_stream(1)?, of_stream(2)?];
-        at += 6;
+        let first = at + 6;
+        let second = first + of_stream(0)?;
+        let third = second + of_stream(1)?;
+        let fourth = third + of_stream(2)?;
+        let bits = [
+            Backward::new(block, first, second)?,
+            Backward::new(block, second, third)?,
+            Backward::new(block, third, fourth.min(behind))?,
+            Backward::new(block, fourth, behind)?,
+        ];
         let each = size.div_ceil(4);
-        let mut rest = into.as_mut_slice();
-        for size in sizes {
-            let (piece, others) = rest.split_at_mut_checked(each)?;
-            let ends = at + size;
-            if ends > behind {
-                return None;
-            }
-            huffman.stream(block, at, ends, piece)?;
-            (rest, at) = (others, ends);
-        }
-        huffman.stream(block, at, behind, rest)?;
-        Some(behind)
+        let (one, rest) = into.split_at_mut_checked(each)?;
+        let (two, rest) = rest.split_at_mut_checked(each)?;
+        let (three, four) = rest.split_at_mut_checked(each)?;
+        huffman.streams(bits, [one, two, three, four])?;
+        Some((behind, size))
     }
 
-    fn sequences(&mut self, block: &[u8], at: usize, end: usize, literals: &[u8]) -> Option<()> {
+    fn sequences(
+        &mut self,
+        block: &[u8],
+        at: usize,
+        end: usize,
+        literals: &[u8],
+        literal_count: usize,
+    ) -> Option<()> {
         let byte = |at: usize| Some(usize::from(*block.get(at).filter(|_| at < end)?));
         let (count, mut at) = match byte(at)? {
-            0 => {
-                self.past.extend_from_slice(literals);
-                return Some(());
-            }
+            0 => (0, at + 1),
             first @ 1..128 => (first, at + 1),
             first @ 128..255 => ((first - 128) << 8 | byte(at + 1)?, at + 2),
             _ => ((byte(at + 1)? | byte(at + 2)? << 8) + 0x7f00, at + 3),
         };
-        let modes = byte(at)?;
-        at += 1;
-        if modes & 3 != 0 {
+        let most = self.end + MAX_BLOCK;
+        let mut taken = 0;
+        if count > 0 {
+            let modes = byte(at)?;
+            at += 1;
+            if modes & 3 != 0 {
+                return None;
+            }
+            at = LITERAL_CODE.table(modes >> 6, block, at, end, &mut self.literal_lengths)?;
+            at = OFFSET_CODE.table(modes >> 4 & 3, block, at, end, &mut self.offsets)?;
+            at = MATCH_CODE.table(modes >> 2 & 3, block, at, end, &mut self.match_lengths)?;
+            let bits = Backward::new(block, at, end)?;
+            taken = self.copies(bits, count, literals, literal_count, most)?;
+        }
+        let rest = literals.get(taken..literal_count)?;
+        if self.end + rest.len() > most {
             return None;
         }
-        at = LITERAL_CODE.table(modes >> 6, block, at, end, &mut self.literal_lengths)?;
-        at = OFFSET_CODE.table(modes >> 4 & 3, block, at, end, &mut self.offsets)?;
-        at = MATCH_CODE.table(modes >> 2 & 3, block, at, end, &mut self.match_lengths)?;
+        let into = self.past.get_mut(self.end..self.end + rest.len())?;
+        into.copy_from_slice(rest);
+        self.end += rest.len();
+        Some(())
+    }
+
+    /// Carries out the sequences of a block, each some literals and a copy of what came before; how many literals they took.
+    fn copies(
+        &mut self,
+        mut bits: Backward<'_>,
+        count: usize,
+        literals: &[u8],
+        literal_count: usize,
+        most: usize,
+    ) -> Option<usize> {
         let lengths = self.literal_lengths.clone()?;
         let offsets = self.offsets.clone()?;
         let matches = self.match_lengths.clone()?;
-        let mut bits = Backward::new(block, at, end)?;
         let mut length = bits.read(lengths.log)?;
         let mut offset = bits.read(offsets.log)?;
         let mut matched = bits.read(matches.log)?;
-        let mut literals = literals;
-        let most = self.past.len() + MAX_BLOCK;
+        let mut last = self.last;
+        let mut taken = 0;
+        let mut end = self.end;
+        let past = self.past.as_mut_slice();
         for index in 0..count {
             let (l, o, m) = (
                 lengths.at(length)?,
                 offsets.at(offset)?,
                 matches.at(matched)?,
             );
-            let distance = (1u64 << o.symbol) + bits.read(o.symbol)?;
-            let (least, more) = *MATCH_LENGTHS.get(usize::from(m.symbol))?;
-            let match_length = usize::try_from(u64::from(least) + bits.read(more)?).ok()?;
-            let (least, more) = *LITERAL_LENGTHS.get(usize::from(l.symbol))?;
-            let literal_length = usize::try_from(u64::from(least) + bits.read(more)?).ok()?;
-            if index + 1 < count {
-                length = u64::from(l.next) + bits.read(l.bits)?;
-                matched = u64::from(m.next) + bits.read(m.bits)?;
-                offset = u64::from(o.next) + bits.read(o.bits)?;
+            let mut ahead = bits.ahead()?;
+            let distance = u64::from(o.base) + ahead.take(o.more);
+            if o.more + m.more + l.more > Ahead::BITS {
+                bits.use_up(ahead.used)?;
+                ahead = bits.ahead()?;
             }
-            let distance = self.distance(distance, literal_length == 0)?;
-            let (piece, rest) = literals.split_at_checked(literal_length)?;
-            literals = rest;
-            self.past.extend_from_slice(piece);
-            if self.past.len() + match_length > most {
+            let match_length = usize::try_from(u64::from(m.base) + ahead.take(m.more)).ok()?;
+            let literal_length = usize::try_from(u64::from(l.base) + ahead.take(l.more)).ok()?;
+            bits.use_up(ahead.used)?;
+            if index + 1 < count {
+                let mut ahead = bits.ahead()?;
+                length = u64::from(l.next) + ahead.take(l.bits);
+                matched = u64::from(m.next) + ahead.take(m.bits);
+                offset = u64::from(o.next) + ahead.take(o.bits);
+                bits.use_up(ahead.used)?;
+            }
+            let distance = distance_of(&mut last, distance, literal_length == 0)?;
+            // Literals.
+            let behind = taken + literal_length;
+            if behind > literal_count || end + literal_length + match_length > most {
                 return None;
             }
-            self.copy(distance, match_length)?;
-        }
-        if !bits.is_used_up() {
-            return None;
-        }
-        self.past.extend_from_slice(literals);
-        Some(())
-    }
-
-    /// What an offset as it is coded comes to: 1 to 3 are those used last.
-    fn distance(&mut self, coded: u64, no_literals: bool) -> Option<usize> {
-        let [first, second, third] = self.last;
-        let coded = usize::try_from(coded).ok()?;
-        let distance = match (coded, no_literals) {
-            (4.., _) => coded - 3,
-            (1, false) => return Some(first),
-            (2, false) | (1, true) => {
-                self.last = [second, first, third];
-                return Some(second);
+            if literal_length <= STRIDE {
+                let piece: &[u8; STRIDE] = literals.get(taken..)?.first_chunk()?;
+                *past.get_mut(end..)?.first_chunk_mut()? = *piece;
+            } else {
+                let piece = literals.get(taken..behind)?;
+                past.get_mut(end..end + literal_length)?
+                    .copy_from_slice(piece);
             }
-            (3, false) | (2, true) => third,
-            _ => first.checked_sub(1).filter(|distance| *distance > 0)?,
-        };
-        self.last = [distance, first, second];
-        Some(distance)
-    }
-
-    /// Repeats what stands so far back.
-    fn copy(&mut self, distance: usize, length: usize) -> Option<()> {
-        let from = self
-            .past
-            .len()
-            .checked_sub(distance)
-            .filter(|_| distance > 0)?;
-        let mut rest = length;
-        while rest > 0 {
-            // What is repeated grows with each turn where the two overlap.
-            let there = self.past.len() - from;
-            let piece = rest.min(there);
-            self.past.extend_from_within(from..from + piece);
-            rest -= piece;
+            taken = behind;
+            end += literal_length;
+            repeat(past, end, distance, match_length)?;
+            end += match_length;
         }
-        Some(())
+        self.last = last;
+        self.end = end;
+        bits.is_used_up().then_some(taken)
     }
+}
+
+/// Room for so many literals, and behind them.
+fn room(literals: &mut Vec<u8>, size: usize) -> Option<&mut [u8]> {
+    if size > MAX_BLOCK {
+        return None;
+    }
+    if literals.len() < size + STRIDE {
+        literals.resize(size + STRIDE, 0);
+    }
+    literals.get_mut(..size)
+}
+
+/// What an offset as it is coded comes to: 1 to 3 are those used last.
+#[inline]
+fn distance_of(last: &mut [usize; 3], coded: u64, no_literals: bool) -> Option<usize> {
+    let [first, second, third] = *last;
+    let coded = usize::try_from(coded).ok()?;
+    let distance = match (coded, no_literals) {
+        (4.., _) => coded - 3,
+        (1, false) => return Some(first),
+        (2, false) | (1, true) => {
+            *last = [second, first, third];
+            return Some(second);
+        }
+        (3, false) | (2, true) => third,
+        _ => first.checked_sub(1).filter(|distance| *distance > 0)?,
+    };
+    *last = [distance, first, second];
+    Some(distance)
+}
+
+/// Repeats at `end` what stands so far back. What lies up to [`STRIDE`] bytes behind may be written over.
+#[inline]
+fn repeat(past: &mut [u8], end: usize, distance: usize, length: usize) -> Option<()> {
+    /// Longer ones are worth a call.
+    const LONG: usize = 4 * STRIDE;
+    let from = end.checked_sub(distance).filter(|_| distance > 0)?;
+    if end + length + STRIDE > past.len() {
+        return None;
+    }
+    if distance >= length && length > LONG {
+        past.copy_within(from..from + length, end);
+        return Some(());
+    }
+    if distance >= STRIDE {
+        let mut done = 0;
+        while done < length {
+            let piece: [u8; STRIDE] = *past.get(from + done..)?.first_chunk()?;
+            *past.get_mut(end + done..)?.first_chunk_mut()? = piece;
+            done += STRIDE;
+        }
+        return Some(());
+    }
+    let mut done = 0;
+    while done < length {
+        // What is repeated grows with each turn, since the two overlap.
+        let piece = (length - done).min(distance + done);
+        past.copy_within(from..from + piece, end + done);
+        done += piece;
+    }
+    Some(())
 }
 
 impl Code {
@@ -576,7 +676,7 @@ impl Code {
     ) -> Option<usize> {
         match mode {
             0 => {
-                *table = Some(Arc::new(Table::new(self.shares, self.log)?));
+                *table = Some(Arc::new(Table::new(self.shares, self.log, self.classes)?));
                 Some(at)
             }
             1 => {
@@ -584,8 +684,10 @@ impl Code {
                 if symbol > self.max_symbol {
                     return None;
                 }
+                let (base, more) = self.classes.of(symbol)?;
                 let entries = vec![Entry {
-                    symbol,
+                    base,
+                    more,
                     bits: 0,
                     next: 0,
                 }];
@@ -595,7 +697,7 @@ impl Code {
             2 => {
                 let (shares, log, used) =
                     shares(block.get(at..end)?, self.max_log, self.max_symbol)?;
-                *table = Some(Arc::new(Table::new(&shares, log)?));
+                *table = Some(Arc::new(Table::new(&shares, log, self.classes)?));
                 Some(at + used)
             }
             _ => table.is_some().then_some(at),
@@ -605,7 +707,10 @@ impl Code {
 
 #[derive(Clone, Copy, Default)]
 struct Entry {
-    symbol: u8,
+    /// What the symbol stands for, and the bits that are added to it.
+    base: u32,
+    more: u8,
+    /// The next state, and the bits that are added to it.
     bits: u8,
     next: u16,
 }
@@ -617,22 +722,22 @@ struct Table {
 }
 
 impl Table {
-    fn new(shares: &[i16], log: u8) -> Option<Self> {
+    fn new(shares: &[i16], log: u8, classes: Classes) -> Option<Self> {
         let size = 1usize << log;
-        let mut entries = vec![Entry::default(); size];
+        let mut states = vec![0u8; size];
         let mut high = size;
         let symbols = || (0u8..).zip(shares);
         for (symbol, share) in symbols() {
             if *share == -1 {
                 high = high.checked_sub(1)?;
-                entries.get_mut(high)?.symbol = symbol;
+                *states.get_mut(high)? = symbol;
             }
         }
         let step = (size >> 1) + (size >> 3) + 3;
         let mut place = 0;
         for (symbol, share) in symbols() {
             for _ in 0..(*share).max(0) {
-                entries.get_mut(place)?.symbol = symbol;
+                *states.get_mut(place)? = symbol;
                 loop {
                     place = (place + step) & (size - 1);
                     if place < high || high == 0 {
@@ -645,16 +750,23 @@ impl Table {
             return None;
         }
         let mut next: Vec<u16> = shares.iter().map(|share| share.unsigned_abs()).collect();
-        for entry in &mut entries {
-            let count = next.get_mut(usize::from(entry.symbol))?;
+        let mut entries = Vec::with_capacity(size);
+        for symbol in states {
+            let count = next.get_mut(usize::from(symbol))?;
             let bits = u32::from(log).checked_sub(count.checked_ilog2()?)?;
-            entry.bits = u8::try_from(bits).ok()?;
-            entry.next = u16::try_from((usize::from(*count) << bits).checked_sub(size)?).ok()?;
+            let (base, more) = classes.of(symbol)?;
+            entries.push(Entry {
+                base,
+                more,
+                bits: u8::try_from(bits).ok()?,
+                next: u16::try_from((usize::from(*count) << bits).checked_sub(size)?).ok()?,
+            });
             *count += 1;
         }
         Some(Self { log, entries })
     }
 
+    #[inline]
     fn at(&self, state: u64) -> Option<Entry> {
         self.entries.get(usize::try_from(state).ok()?).copied()
     }
@@ -745,12 +857,21 @@ impl<'b> Backward<'b> {
         Some(u64::from_le_bytes(word) >> (self.at % 8) & ((1 << count) - 1))
     }
 
-    /// The next bits at the top of a word: 57 at least, and what lies before the start is anything.
+    /// The next bits: what lies before the start is anything.
     #[inline]
-    fn ahead(&self) -> Option<u64> {
+    fn ahead(&self) -> Option<Ahead> {
         let end = self.at.div_ceil(8);
-        let word = self.block.get(end.checked_sub(8)?..end)?.try_into().ok()?;
-        Some(u64::from_le_bytes(word) << (end * 8 - self.at))
+        let word = *self.block.get(end.checked_sub(8)?..)?.first_chunk()?;
+        let word = u64::from_le_bytes(word) << (end * 8 - self.at);
+        Some(Ahead { word, used: 0 })
+    }
+
+    /// Goes on behind bits that were taken of those ahead.
+    #[inline]
+    fn use_up(&mut self, count: u8) -> Option<()> {
+        let at = self.at.checked_sub(usize::from(count));
+        self.at = at.filter(|at| *at >= self.start)?;
+        Some(())
     }
 
     fn left(&self) -> usize {
@@ -762,11 +883,34 @@ impl<'b> Backward<'b> {
     }
 }
 
+/// Bits at the top of a word.
+struct Ahead {
+    word: u64,
+    used: u8,
+}
+
+impl Ahead {
+    /// How many there are at least.
+    const BITS: u8 = 57;
+
+    /// The next ones, the first of them the highest.
+    #[inline]
+    fn take(&mut self, count: u8) -> u64 {
+        // In two steps, since none may be wanted.
+        let bits = self.word >> 1 >> (63 - (count & 63));
+        self.word <<= count & 63;
+        self.used += count;
+        bits
+    }
+}
+
+/// How many codes there are room for: all that the longest can be.
+const CODES: usize = 1 << MAX_CODE_BITS;
+
 /// Codes of literals.
 struct Huffman {
-    bits: u8,
     /// By the next bits: the symbol, and how many bits it takes.
-    symbols: Vec<(u8, u8)>,
+    symbols: Box<[(u8, u8); CODES]>,
 }
 
 impl Huffman {
@@ -779,7 +923,7 @@ impl Huffman {
             let behind = at + head;
             let (shares, log, used) =
                 shares(block.get(at..behind).filter(|_| behind <= end)?, 6, u8::MAX)?;
-            let table = Table::new(&shares, log)?;
+            let table = Table::new(&shares, log, Classes::Itself)?;
             let mut bits = Backward::new(block, at + used, behind)?;
             let mut states = [bits.read(log)?, bits.read(log)?];
             // The two states take turns, until one finds no bits for its next.
@@ -791,9 +935,9 @@ impl Huffman {
                     (other, state)
                 };
                 let entry = table.at(*state)?;
-                weights.push(entry.symbol);
+                weights.push(u8::try_from(entry.base).ok()?);
                 if bits.left() < usize::from(entry.bits) {
-                    weights.push(table.at(*other)?.symbol);
+                    weights.push(u8::try_from(table.at(*other)?.base).ok()?);
                     break;
                 }
                 *state = u64::from(entry.next) + bits.read(entry.bits)?;
@@ -835,35 +979,90 @@ impl Huffman {
             return None;
         }
         weights.push(u8::try_from(rest.ilog2() + 1).ok()?);
-        let mut symbols = Vec::with_capacity(1 << bits);
+        let mut symbols = Vec::with_capacity(CODES);
+        // Shorter codes than the longest that can be are followed by whatever comes next.
+        let spread = CODES >> bits;
         for wanted in 1..=bits {
             for (symbol, weight) in (0u8..=u8::MAX).zip(&weights) {
                 if *weight == wanted {
                     let entry = (symbol, bits + 1 - wanted);
-                    symbols.resize(symbols.len() + share(wanted), entry);
+                    symbols.resize(symbols.len() + share(wanted) * spread, entry);
                 }
             }
         }
-        Some(Self { bits, symbols })
+        let symbols = symbols.into_boxed_slice().try_into().ok()?;
+        Some(Self { symbols })
+    }
+
+    /// Symbols that one word has bits for.
+    const AT_ONCE: usize = 5;
+
+    /// Reads a symbol.
+    #[inline]
+    fn next(&self, ahead: &mut Ahead) -> u8 {
+        let index = usize::try_from(ahead.word >> (64 - u32::from(MAX_CODE_BITS)));
+        let entry = index.ok().and_then(|index| self.symbols.get(index));
+        // There is one for every index.
+        let (symbol, length) = entry.copied().unwrap_or_default();
+        ahead.word <<= length & 63;
+        ahead.used += length;
+        symbol
     }
 
     /// Reads a stream of literals, which has to be used up by them.
-    fn stream(&self, block: &[u8], start: usize, end: usize, into: &mut [u8]) -> Option<()> {
-        /// Symbols of eleven bits that one word has.
-        const AHEAD: usize = 5;
-        let mut bits = Backward::new(block, start, end)?;
-        let shift = 64 - u32::from(self.bits);
-        for piece in into.chunks_mut(AHEAD) {
-            let mut ahead = bits.ahead()?;
-            let mut used = 0;
-            for literal in piece {
-                let (symbol, length) = *self.symbols.get(usize::try_from(ahead >> shift).ok()?)?;
-                *literal = symbol;
-                ahead <<= length;
-                used += usize::from(length);
-            }
-            bits.at = bits.at.checked_sub(used).filter(|at| *at >= bits.start)?;
+    fn stream(&self, mut bits: Backward<'_>, into: &mut [u8]) -> Option<()> {
+        for piece in into.chunks_mut(Self::AT_ONCE) {
+            self.few(&mut bits, piece)?;
         }
         bits.is_used_up().then_some(())
+    }
+
+    /// Reads four streams side by side: none has to wait for another.
+    fn streams(&self, mut bits: [Backward<'_>; 4], into: [&mut [u8]; 4]) -> Option<()> {
+        let [first, second, third, fourth] = &mut bits;
+        let mut pieces = into.map(|piece| piece.chunks_exact_mut(Self::AT_ONCE));
+        let [one, two, three, four] = &mut pieces;
+        let side_by_side = one.len().min(two.len()).min(three.len()).min(four.len());
+        for _ in 0..side_by_side {
+            let (one, two) = (one.next()?, two.next()?);
+            let (three, four) = (three.next()?, four.next()?);
+            let mut aheads = [
+                first.ahead()?,
+                second.ahead()?,
+                third.ahead()?,
+                fourth.ahead()?,
+            ];
+            let [of_one, of_two, of_three, of_four] = &mut aheads;
+            for (((one, two), three), four) in one.iter_mut().zip(two).zip(three).zip(four) {
+                *one = self.next(of_one);
+                *two = self.next(of_two);
+                *three = self.next(of_three);
+                *four = self.next(of_four);
+            }
+            first.use_up(of_one.used)?;
+            second.use_up(of_two.used)?;
+            third.use_up(of_three.used)?;
+            fourth.use_up(of_four.used)?;
+        }
+        for (mut bits, mut pieces) in bits.into_iter().zip(pieces) {
+            for piece in &mut pieces {
+                self.few(&mut bits, piece)?;
+            }
+            self.few(&mut bits, pieces.into_remainder())?;
+            if !bits.is_used_up() {
+                return None;
+            }
+        }
+        Some(())
+    }
+
+    /// Reads as many symbols as one word has bits for, or fewer.
+    #[inline]
+    fn few(&self, bits: &mut Backward<'_>, into: &mut [u8]) -> Option<()> {
+        let mut ahead = bits.ahead()?;
+        for literal in into {
+            *literal = self.next(&mut ahead);
+        }
+        bits.use_up(ahead.used)
     }
 }

@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use super::tar::{Member, archive, digest, gzip, header, oci, saved, zstd};
+use super::tar::{Member, archive, digest, gzip, header, oci, oci_and, saved, zstd};
 use super::{confined, inspected};
 
 const ELF: &[u8] = include_bytes!("../../fixtures/fatbin/shared.so");
@@ -57,6 +57,7 @@ fn what_is_no_image_is_refused_in_one_line() {
         Member(&config, b'0', b"{}", ""),
     ]);
     let no_layer = saved(&[b"this is no archive".repeat(100)]);
+    let xz = [&b"\xfd7zXZ\0"[..], &[0; 2000]].concat();
     let zeros = gzip(&vec![0; 64 << 20]).repeat(20);
     for (name, bytes, words) in [
         ("half.tar", saved(&[half]), "is cut off"),
@@ -69,6 +70,7 @@ fn what_is_no_image_is_refused_in_one_line() {
         ("layer.tar", no_layer, "no header of a tar archive"),
         ("member.tar", saved(&[etc])[..2000].to_vec(), "is cut off"),
         ("zeros.tar.gz", zeros, ""),
+        ("xz.tar", saved(&[xz]), "is packed by xz"),
     ] {
         refused(&written(dir, name, &bytes), words);
     }
@@ -193,6 +195,71 @@ fn a_layer_is_what_its_digest_says() {
     absent.truncate(absent.len() - 1024 - 512 - packed.len().next_multiple_of(512));
     absent.resize(absent.len() + 1024, 0);
     refused(&written(dir, "absent.tar", &absent), "is not in it");
+}
+
+#[test]
+fn a_layer_that_may_be_missing_is_no_error_and_accuses_nobody() {
+    let dir = tempfile::tempdir().unwrap();
+    let packed = gzip(&archive(&[Member("usr/lib/x.so", b'0', ELF, "")]));
+    let gone = digest(b"what is only to be had elsewhere");
+    let described = |kind: &str, more: &str| {
+        format!(r#",{{"mediaType":"application/vnd.{kind}","digest":"{gone}","size":7{more}}}"#)
+    };
+    let layers = [(digest(&packed), packed.as_slice())];
+    let needed = |image: &Path| {
+        let found = inspected(image, &[]);
+        let files = found["files"].as_array().unwrap();
+        assert_eq!(files.len(), 1, "{found}");
+        let said = found["problems"].to_string();
+        (files[0]["needed"].to_string(), said)
+    };
+    for (name, other) in [
+        (
+            "foreign.tar",
+            described("docker.image.rootfs.foreign.diff.tar.gzip", ""),
+        ),
+        (
+            "urls.tar",
+            described(
+                "oci.image.layer.v1.tar+gzip",
+                r#","urls":["https://example.com/x"]"#,
+            ),
+        ),
+    ] {
+        let (needed, said) = needed(&written(dir.path(), name, &oci_and(&layers, &other)));
+        assert!(said.contains("its files are missing"), "{said}");
+        assert!(!needed.contains("not found"), "{needed}");
+    }
+    // With all its layers it is known what is not there.
+    let (needed, said) = needed(&written(dir.path(), "whole.tar", &oci(&layers)));
+    assert_eq!(said, "[]");
+    assert!(needed.contains("not found"), "{needed}");
+    let plain = described("oci.image.layer.v1.tar+gzip", "");
+    let plain = written(dir.path(), "plain.tar", &oci_and(&layers, &plain));
+    refused(&plain, "is not in it");
+}
+
+#[test]
+fn a_large_library_reads_packed_as_it_does_unpacked() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut large = ELF.to_vec();
+    // Of a size that is gone through once, with something behind its headers.
+    large.resize(13 << 20, 0);
+    large.extend_from_slice(b"NCCL version 2.21.5+cuda12.4\0");
+    let layer = archive(&[
+        Member("usr/lib/libnccl.so.2", b'0', &large, ""),
+        Member("usr/lib/x.so", b'0', ELF, ""),
+    ]);
+    let read = |name: &str, bytes: &[u8]| {
+        let image = written(dir.path(), name, bytes);
+        let found = inspected(&image, &["--all"]);
+        let shown = image.to_str().unwrap();
+        found["files"].to_string().replace(shown, "image")
+    };
+    let plain = read("plain.tar", &saved(std::slice::from_ref(&layer)));
+    assert!(plain.contains("libnccl.so.2"), "{plain}");
+    assert_eq!(read("gzip.tar", &saved(&[gzip(&layer)])), plain);
+    assert_eq!(read("whole.tar.gz", &gzip(&saved(&[layer]))), plain);
 }
 
 #[test]

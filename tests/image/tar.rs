@@ -85,6 +85,11 @@ pub fn digest(bytes: &[u8]) -> String {
 
 /// An archive in the OCI's layout, of layers by the digest that their manifest has for them.
 pub fn oci(layers: &[(String, &[u8])]) -> Vec<u8> {
+    oci_and(layers, "")
+}
+
+/// The same, with the descriptions of other layers in the manifest.
+pub fn oci_and(layers: &[(String, &[u8])], others: &str) -> Vec<u8> {
     let config = br#"{"architecture":"amd64","os":"linux","config":{}}"#;
     let described = |digest: &str, bytes: &[u8], kind: &str| {
         format!(
@@ -97,7 +102,7 @@ pub fn oci(layers: &[(String, &[u8])]) -> Vec<u8> {
         .map(|(digest, bytes)| described(digest, bytes, "layer.v1.tar"))
         .collect();
     let manifest = format!(
-        r#"{{"schemaVersion":2,"config":{},"layers":[{}]}}"#,
+        r#"{{"schemaVersion":2,"config":{},"layers":[{}{others}]}}"#,
         described(&digest(config), config, "config.v1+json"),
         told.join(",")
     );

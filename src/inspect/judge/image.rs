@@ -1,7 +1,7 @@
 //! Will a container of an image start and run on a machine: its files, with what the image itself has of a system, what it
 //! asks of its host, and what it should have left to it.
 
-use super::super::{File, ImageFacts, Kind, Machine, MachineGpu, is_cuda_library};
+use super::super::{File, ImageFacts, Kind, Linkage, Machine, MachineGpu, Use, is_cuda_library};
 use super::{layer_of, merged, of_file, spare_variants, with_ways};
 use crate::ask::{self, Meant};
 use crate::facts::Layer;
@@ -68,6 +68,7 @@ pub fn of_image(
         findings.push(finding);
     }
     driver_files(path, image, machine, &mut findings);
+    capabilities(path, image, &judged, &mut findings);
     if machine.is_some() {
         missing(&judged, &mut findings);
     }
@@ -257,6 +258,63 @@ fn driver_files(
         );
     }
     findings.push(finding);
+}
+
+/// An image that asks for parts of the driver, and not for the one that its own files need.
+fn capabilities(path: &str, image: &ImageFacts, files: &[File], findings: &mut Vec<Finding>) {
+    const VARIABLE: &str = "NVIDIA_DRIVER_CAPABILITIES";
+    let variables = image.environment.as_ref();
+    // Without one the toolkit takes `utility,compute`.
+    let Some(asked) = variables
+        .and_then(|variables| variables.get(VARIABLE))
+        .filter(|asked| !asked.trim().is_empty())
+    else {
+        return;
+    };
+    let mut words = asked.split(',').map(str::trim);
+    if words.any(|word| matches!(word, "compute" | "all")) {
+        return;
+    }
+    let uses = |file: &&File| file.runtime.linkage != Linkage::None || file.libcuda != Use::None;
+    let users: Vec<&File> = files.iter().filter(uses).collect();
+    let Some(first) = users.first() else {
+        return;
+    };
+    findings.push(
+        Finding::new(
+            "container-library-missing",
+            Layer::Container,
+            Severity::Warning,
+            format!("{path} asks for the driver's parts {asked}, and its CUDA programs need compute"),
+        )
+        .subject(path)
+        .complaining(Layer::Runtime)
+        .component("libcuda.so.1")
+        .evidence(VARIABLE, asked, path)
+        .evidence(
+            "files that use CUDA",
+            format!("{}, such as {}", users.len(), strip(&first.path, path)),
+            path,
+        )
+        .detail(
+            "where the container toolkit mounts the driver's libraries by capability, a container of it gets no libcuda, and CUDA says that there is no driver; a CDI specification brings all of them whatever the image asks for",
+        )
+        .source("NVIDIA libnvidia-container sources: libraries by capability")
+        .fix(
+            Fix::at(
+                Layer::Container,
+                format!("ENV {VARIABLE}=compute,utility in the Dockerfile, with what else it asks for"),
+            )
+            .cost("rebuild"),
+        )
+        .fix(
+            Fix::at(
+                Layer::Container,
+                format!("start it with `-e {VARIABLE}=compute,utility`"),
+            )
+            .second("has to be done each time"),
+        ),
+    );
 }
 
 fn processor(path: &str, image: &ImageFacts, machine: &Machine, findings: &mut Vec<Finding>) {
@@ -464,6 +522,30 @@ mod tests {
                 .map(|_| ("unknown".to_owned(), Severity::Note)),
         );
         told
+    }
+
+    #[test]
+    fn an_image_that_leaves_out_what_its_programs_need() {
+        const VARIABLE: &str = "NVIDIA_DRIVER_CAPABILITIES";
+        const ID: &str = "container-library-missing";
+        let target = "driver=550.54.14,gpu=A100";
+        let has = |asked: &str, files: &[File]| {
+            let found = found(target, &image(&[(VARIABLE, asked)]), files);
+            found.iter().any(|(id, _)| id == ID)
+        };
+        let only_nvml = File {
+            libnvidia_ml: Use::Dlopen,
+            runtime: Runtime::default(),
+            ..program("12.4")
+        };
+        assert!(has("utility", &[program("12.4")]));
+        assert!(has("video, utility", &[program("12.4"), only_nvml.clone()]));
+        for asked in ["compute,utility", "utility, compute", "all", ""] {
+            assert!(!has(asked, &[program("12.4")]), "{asked}");
+        }
+        assert!(!has("utility", &[only_nvml]) && !has("utility", &[]));
+        let unset = found(target, &image(&[]), &[program("12.4")]);
+        assert!(unset.iter().all(|(id, _)| id != ID), "{unset:?}");
     }
 
     #[test]

@@ -1,6 +1,8 @@
 //! What a host has to start containers with: engines, NVIDIA's container toolkit, their configuration, CDI specifications,
 //! the links in `/dev/char`, and the marks of the GPU operator. Files alone; no daemon is asked.
 
+use std::collections::BTreeMap;
+
 use crate::facts::{
     CdiSpec, ContainerFacts, ContainerToolkit, Engine, EngineConfig, Reading, RuntimeEntry,
     ToolkitConfig, ToolkitPart,
@@ -76,11 +78,15 @@ const TOOLKIT_CONFIGS: &[&str] = &[
     "/etc/nvidia-container-runtime/config.toml",
     "/usr/local/nvidia/toolkit/.config/nvidia-container-runtime/config.toml",
 ];
-/// Main files of containerd, by who runs it.
+/// Docker's configuration, and that of the snap.
+const DOCKER_CONFIG: &str = "/etc/docker/daemon.json";
+const DOCKER_SNAP_CONFIG: &str = "/var/snap/docker/current/config/daemon.json";
+/// Main files of containerd, by who runs it. Those of k3s, rke2 and `MicroK8s` are made from templates at each start.
 const CONTAINERD_CONFIGS: &[&str] = &[
     "/etc/containerd/config.toml",
     "/var/lib/rancher/k3s/agent/etc/containerd/config.toml",
     "/var/lib/rancher/rke2/agent/etc/containerd/config.toml",
+    "/var/snap/microk8s/current/args/containerd.toml",
 ];
 /// Where programs without a folder are looked for.
 const PROGRAM_FOLDERS: &[&str] = &[
@@ -95,13 +101,14 @@ const PROGRAM_FOLDERS: &[&str] = &[
 /// Everything of the container layer that a host has; the packages are added from what is known of the system.
 pub(in crate::probe) fn probe_host(
     sysroot: &Sysroot,
+    env: &BTreeMap<String, String>,
     packages: &[crate::facts::Package],
 ) -> ContainerFacts {
     ContainerFacts {
         glue: Reading::default(),
         engines: engines_here(sysroot),
         toolkit: toolkit(sysroot, packages),
-        docker: docker(sysroot),
+        docker: docker(sysroot, env),
         containerd: containerd(sysroot),
         crio: crio(sysroot),
         cdi_specs: cdi_specs(sysroot),
@@ -225,6 +232,8 @@ fn add(
         into.runtimes.push(RuntimeEntry {
             program_found: if program.is_empty() {
                 Reading::unreadable("no program is named")
+            } else if path == DOCKER_SNAP_CONFIG && !program.contains('/') {
+                Reading::unreadable("a program of this name is looked for inside the snap")
             } else {
                 program_found(sysroot, &program)
             },
@@ -262,15 +271,31 @@ fn program_found(sysroot: &Sysroot, program: &str) -> Reading<bool> {
     Reading::present(false, program.to_owned())
 }
 
-fn docker(sysroot: &Sysroot) -> Reading<EngineConfig> {
-    let mut config = EngineConfig::default();
-    match sysroot.text_up_to("/etc/docker/daemon.json", CONFIG_CAP) {
-        Reading::Absent { source } => Reading::absent(source),
-        Reading::Unreadable { reason } => Reading::unreadable(reason),
-        Reading::Present { value, source } => {
-            add(sysroot, &mut config, &source, engines::docker(&value));
-            Reading::present(config, source)
+/// Docker: (1) the system's, (2) the snap's, (3) that of a daemon which the caller runs without root.
+fn docker(sysroot: &Sysroot, env: &BTreeMap<String, String>) -> Reading<EngineConfig> {
+    let of_user = || {
+        let folder = env.get("XDG_CONFIG_HOME").cloned();
+        let folder = folder.or_else(|| env.get("HOME").map(|home| join(home, ".config")));
+        folder.map(|folder| join(&folder, "docker/daemon.json"))
+    };
+    let places = [DOCKER_CONFIG, DOCKER_SNAP_CONFIG].map(str::to_owned);
+    let mut refused = None;
+    for path in places.into_iter().chain(of_user()) {
+        match sysroot.text_up_to(&path, CONFIG_CAP) {
+            Reading::Absent { .. } => {}
+            Reading::Unreadable { reason } => {
+                refused.get_or_insert(reason);
+            }
+            Reading::Present { value, source } => {
+                let mut config = EngineConfig::default();
+                add(sysroot, &mut config, &source, engines::docker(&value));
+                return Reading::present(config, source);
+            }
         }
+    }
+    match refused {
+        Some(reason) => Reading::unreadable(reason),
+        None => Reading::absent(DOCKER_CONFIG),
     }
 }
 

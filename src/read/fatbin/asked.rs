@@ -25,8 +25,8 @@ const MAX_GROUPS: usize = 256;
 const LEAST_PACKED: u64 = 4;
 /// cuobjdump takes 4 to 16 ms for a megabyte of a library; a packed sample takes a twentieth of that.
 const BYTES_EACH: u64 = 1 << 20;
-/// How much of what LZ4 packed is unpacked before all of it is.
-const FIRST_PIECE: usize = 32 << 10;
+/// How much of a packed cubin has its notes nearly always: so much of what LZ4 packed is unpacked before all of it is.
+pub(super) const FIRST_PIECE: usize = 32 << 10;
 /// The most bytes that one cubin may have unpacked.
 const MAX_CUBIN: u64 = 64 << 20;
 
@@ -44,12 +44,20 @@ struct Group {
 }
 
 impl Samples {
-    /// Keeps a cubin, or not.
-    pub(super) fn offer(&mut self, entry: &Entry) {
+    /// Keeps a cubin, or not; whether it is one of them now.
+    pub(super) fn offer(&mut self, entry: &Entry) -> bool {
         let group = (entry.arch, entry.packing);
-        if self.0.len() < MAX_GROUPS || self.0.contains_key(&group) {
-            self.0.entry(group).or_default().offer(entry);
+        if self.0.len() >= MAX_GROUPS && !self.0.contains_key(&group) {
+            return false;
         }
+        let group = self.0.entry(group).or_default();
+        group.offer(entry);
+        group.kept.last() == Some(entry)
+    }
+
+    /// Those that are kept.
+    pub(super) fn kept(&self) -> impl Iterator<Item = &Entry> {
+        self.0.values().flat_map(|group| &group.kept)
     }
 
     /// The smallest one of each group, then the next one of each, so that few of them have many targets; in a round the

@@ -10,6 +10,7 @@ mod asked;
 mod cubin;
 mod deep;
 mod held;
+mod trail;
 mod unpack;
 mod walk;
 
@@ -21,6 +22,7 @@ pub use arch::{Arch, Suffix};
 use asked::{DEEP_BUDGET, SAMPLE_BUDGET, Samples};
 pub use cubin::arch as cubin_arch;
 pub use held::{Held, held};
+pub(super) use trail::{Asked, BEGINS, SHOWN, Trail};
 pub use walk::{Entry, Kind, Packing};
 use walk::{Event, MAGIC, walk};
 
@@ -259,6 +261,11 @@ enum Place<'a> {
     Stray(&'a str),
 }
 
+/// Whether the first bytes of a cubin tell its toolkit.
+fn is_told_by_start(entry: &Entry) -> bool {
+    entry.is_old_cubin() && entry.inner == 0 && entry.packing != Packing::Zstd
+}
+
 /// Gathers what the walks find.
 struct Collector<'a> {
     file: &'a dyn ReadAt,
@@ -351,7 +358,7 @@ impl<'a> Collector<'a> {
     /// Reads the toolkit of a cubin where that is cheap; else it is left for later. Whether it was read.
     fn toolkit(&mut self, entry: &Entry, start: &[u8]) -> bool {
         const FEW: usize = 64;
-        if entry.is_old_cubin() && entry.inner == 0 && entry.packing != Packing::Zstd {
+        if is_told_by_start(entry) {
             let read;
             let mut start = start;
             if start.len() < FEW {

@@ -14,14 +14,14 @@ pub(super) const MAGIC: [u8; 4] = [0x50, 0xed, 0x55, 0xba];
 /// Length of a container's header.
 pub(super) const CONTAINER: u64 = 16;
 /// The least length of an entry's header.
-const ENTRY: u64 = 64;
+pub(super) const ENTRY: u64 = 64;
 /// The most cubins of one concatenated entry.
 const MAX_CONCATENATED: u32 = 1024;
 /// The most bytes of their headers.
-const MAX_TABLE: usize = 256 << 10;
+pub(super) const MAX_TABLE: usize = 256 << 10;
 /// How much of a payload is read along with the header, where it is of use: a cubin of the old generation has its toolkit
 /// there.
-const START: usize = 64;
+pub(super) const START: usize = 64;
 /// How much is read where headers lie close together.
 const LARGE: usize = 64 << 10;
 
@@ -178,7 +178,8 @@ fn entries(
     ControlFlow::Continue(())
 }
 
-const CONCATENATED: u16 = 0x100;
+/// The kind of an entry that holds several cubins.
+pub(super) const CONCATENATED: u16 = 0x100;
 
 /// Several cubins packed into one payload: their headers stand unpacked behind the entry's own, each with options of its
 /// own length from `sm_100` on.
@@ -226,10 +227,10 @@ fn concatenated(
 }
 
 /// The header of an entry as it stands in the file.
-struct Header {
-    kind: u16,
-    length: u64,
-    padded: u64,
+pub(super) struct Header {
+    pub(super) kind: u16,
+    pub(super) length: u64,
+    pub(super) padded: u64,
     packed: u64,
     isa: Isa,
     number: u32,
@@ -238,7 +239,7 @@ struct Header {
 }
 
 impl Header {
-    fn parse(raw: &[u8]) -> Option<Self> {
+    pub(super) fn parse(raw: &[u8]) -> Option<Self> {
         let le = Endian::Little;
         Some(Self {
             kind: le.u16(raw, 0)?,
@@ -273,7 +274,7 @@ impl Header {
         }
     }
 
-    fn entry(&self, payload: u64) -> Entry {
+    pub(super) fn entry(&self, payload: u64) -> Entry {
         let packing = self.packing();
         Entry {
             kind: match self.kind {
@@ -330,7 +331,11 @@ impl<'a> Reader<'a> {
                 START
             };
             let start = if self.with_start { START } else { 0 };
-            self.have.resize(self.step.max(len + next + start), 0);
+            let wanted = self.step.max(len + next + start);
+            // What would have to be unpacked again is worth that for the header alone.
+            let at_hand = self.file.gist().map(|gist| gist.at_hand(at).len());
+            let wanted = at_hand.map_or(wanted, |at_hand| wanted.min(at_hand.max(len)));
+            self.have.resize(wanted, 0);
             let got = fill(self.file, at, &mut self.have).unwrap_or(0);
             self.have.truncate(got);
             self.start = at;

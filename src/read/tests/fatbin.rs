@@ -7,13 +7,14 @@ use crate::read::elf::{self, Shape};
 use crate::read::fatbin::{DeviceCode, Look, device_code, ptx_text};
 use crate::read::{ar, gobuild, linkage, needs, recipes};
 
-const SEVERAL: &[u8] = include_bytes!("../../../fixtures/fatbin/several.fatbin");
-const ZSTD: &[u8] = include_bytes!("../../../fixtures/fatbin/zstd.fatbin");
-const LZ4: &[u8] = include_bytes!("../../../fixtures/fatbin/lz4.fatbin");
-const CONCATENATED: &[u8] = include_bytes!("../../../fixtures/fatbin/concatenated.fatbin");
+pub(super) const SEVERAL: &[u8] = include_bytes!("../../../fixtures/fatbin/several.fatbin");
+pub(super) const ZSTD: &[u8] = include_bytes!("../../../fixtures/fatbin/zstd.fatbin");
+pub(super) const LZ4: &[u8] = include_bytes!("../../../fixtures/fatbin/lz4.fatbin");
+pub(super) const CONCATENATED: &[u8] =
+    include_bytes!("../../../fixtures/fatbin/concatenated.fatbin");
 const CUBIN: &[u8] = include_bytes!("../../../fixtures/fatbin/sm_90a.cubin");
-const SHARED: &[u8] = include_bytes!("../../../fixtures/fatbin/shared.so");
-const OBJECT: &[u8] = include_bytes!("../../../fixtures/fatbin/relocatable.o");
+pub(super) const SHARED: &[u8] = include_bytes!("../../../fixtures/fatbin/shared.so");
+pub(super) const OBJECT: &[u8] = include_bytes!("../../../fixtures/fatbin/relocatable.o");
 
 fn shallow(file: &[u8]) -> DeviceCode {
     device_code(&file, Look::default())

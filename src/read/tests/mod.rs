@@ -2,6 +2,7 @@
 
 mod elf;
 mod fatbin;
+mod gist;
 mod kernel_log;
 mod kmod;
 mod ldcache;

@@ -21,13 +21,13 @@ fuzz_target!(|file: &[u8]| {
         let _ = is_tar(&unpacked);
         let _ = bytes_up_to(&unpacked, 100_000, 64);
         let _ = find(&unpacked, 0..1 << 20, b"\x7fELF");
-        unpacked.rest();
+        unpacked.rest(1 << 20);
         let _ = bytes_up_to(&unpacked, 7, 64);
     }
     // Two layers of the same members: the second one hides and replaces what the first one has.
     let mut tree = Tree::new();
     for _ in 0..2 {
-        tree.add_layer(Arc::new(file.to_vec()));
+        tree.add_layer(Arc::new(file.to_vec()), true);
         for member in Members::new(&file).map_while(Result::ok) {
             if let Ok(Some(id)) = tree.add(&member) {
                 let path = tree.path(id);
