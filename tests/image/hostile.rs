@@ -305,6 +305,31 @@ fn bombs_and_holes_are_bounded() {
     );
 }
 
+/// crane, kaniko and ko write the configuration first, under its whole digest.
+#[test]
+fn an_archive_of_crane_is_an_image() {
+    let dir = tempfile::tempdir().unwrap();
+    let layer = gzip(&archive(&[Member("opt/a.so", b'0', ELF, "")]));
+    let config = b"{\"architecture\":\"amd64\",\"os\":\"linux\",\"config\":{}}";
+    let name = digest(config);
+    let manifest = format!(
+        "[{{\"Config\":\"{name}\",\"RepoTags\":[\"app:1\"],\"Layers\":[\"layer.tar.gz\"]}}]"
+    );
+    let members = |config: &[u8]| {
+        archive(&[
+            Member(&name, b'0', config, ""),
+            Member("layer.tar.gz", b'0', &layer, ""),
+            Member("manifest.json", b'0', manifest.as_bytes(), ""),
+        ])
+    };
+    let image = written(dir.path(), "crane.tar", &members(config));
+    let found = inspected(&image, &[]);
+    assert_eq!(found["files"].as_array().unwrap().len(), 1, "{found}");
+    let other = b"{\"architecture\":\"arm64\",\"os\":\"linux\",\"config\":{}}";
+    let image = written(dir.path(), "wrong.tar", &members(other));
+    refused(&image, "another digest");
+}
+
 #[test]
 fn what_is_odd_but_sound_is_read() {
     let dir = tempfile::tempdir().unwrap();
