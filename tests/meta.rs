@@ -427,6 +427,7 @@ const OF_WHAT_IS_NAMED: &[(&str, &str)] = &[
     ("runpath-to-build-machine", "src/inspect/judge/tests.rs"),
     ("runpath-to-stubs", "src/inspect/judge/tests.rs"),
     ("symbol-version-missing", "src/inspect/judge/tests.rs"),
+    ("no-wheel-for-python", "tests/preflight.rs"),
     ("version-left-open", "tests/preflight.rs"),
 ];
 

@@ -233,7 +233,7 @@ fn the_json_has_a_verdict_a_target() {
         .collect();
     assert_eq!(told, [("prod", "ok"), ("edge", "fault")]);
     let key = found["verdict"]["key"].as_str().unwrap();
-    assert!(key.ends_with("@edge"), "{key}");
+    assert!(key.ends_with("#edge"), "{key}");
     let keys: Vec<&str> = found["findings"]
         .as_array()
         .unwrap()

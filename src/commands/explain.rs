@@ -164,10 +164,18 @@ fn answer(question: &str, matrix: &Matrix) -> Result<Answer, Error> {
             ),
         ),
         Asked::ExitStatus(number) => nothing(question, exit_status(&cut(question), number)),
-        Asked::Text => nothing(
-            question,
-            format!("nothing is known about `{}`", cut(question)),
-        ),
+        Asked::Text => match explain::nearest(question) {
+            Some(found) => Answer::Found {
+                found: Explanation {
+                    matches: vec![found],
+                },
+                readings: false,
+            },
+            None => nothing(
+                question,
+                format!("nothing is known about `{}`", cut(question)),
+            ),
+        },
     })
 }
 

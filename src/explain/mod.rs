@@ -7,6 +7,7 @@ pub mod concepts;
 mod here;
 mod log;
 mod matcher;
+mod nearest;
 mod query;
 mod runs;
 mod versions;
@@ -19,6 +20,7 @@ use serde::Serialize;
 pub use here::{Here, judge, symptoms};
 pub use log::{Group, Scan, scan};
 pub(crate) use matcher::regex;
+pub use nearest::nearest;
 pub use query::{Asked, Reading, ask, code_in};
 
 use crate::catalogue::{self, Entry};
@@ -39,6 +41,9 @@ pub struct Match {
     /// What was asked, where more than one thing was.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub asked: Option<String>,
+    /// No entry has this text: the one that its words are nearest to.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub guessed: bool,
     /// The entry's id.
     pub id: String,
     /// `note`: no failure, though people take it for one.
@@ -137,6 +142,7 @@ pub fn of_entry(entry: Entry, code: Option<(&str, i32)>) -> Option<Match> {
         .collect();
     Some(Match {
         asked: None,
+        guessed: false,
         id: error.id,
         severity: error.severity,
         code: code.map(|(domain, number)| format!("{domain} {number}")),

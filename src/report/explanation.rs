@@ -286,6 +286,7 @@ fn answer(found: &Match) -> (String, String) {
         .first()
         .map_or("unknown", |layer| layer.id());
     let label = match found.severity {
+        _ if found.guessed => format!("perhaps {layer}: "),
         Severity::Note => "no fault: ".to_owned(),
         Severity::Warning => format!("warning: {layer}: "),
         Severity::Error => format!("{layer}: "),
@@ -358,9 +359,11 @@ pub fn text(answers: &[Answer], options: Options) -> String {
 
 /// Whether there is something that nothing is known about.
 pub fn nothing_known(answers: &[Answer]) -> bool {
-    answers
-        .iter()
-        .any(|answer| matches!(answer, Answer::Nothing(_)))
+    answers.iter().any(|answer| match answer {
+        Answer::Nothing(_) => true,
+        Answer::Found { found, .. } => found.matches.iter().any(|found| found.guessed),
+        Answer::Page(_) | Answer::NoError(_) => false,
+    })
 }
 
 struct Writer {
@@ -422,6 +425,10 @@ impl Writer {
             found.complaining_layer,
             at_fault(&found.layers_at_fault)
         );
+        if found.guessed {
+            let said = "by its words alone: no entry has this text. Paste the line as the program wrote it";
+            self.paragraph("guessed ", "     ", said);
+        }
         if let (Some(place), Some(text)) = (place(found), &found.text) {
             self.paragraph(&format!("{place}: "), "     ", text);
         }
