@@ -201,7 +201,7 @@ pub fn preflight(found: &Preflight, matrix: &Matrix, taken_at: &str) -> serde_js
 
 fn on(finding: &Finding, target: &str) -> Finding {
     let mut finding = finding.clone();
-    finding.key = format!("{}@{target}", finding.key);
+    finding.key = crate::preflight::key_on(&finding.key, target);
     finding
 }
 
