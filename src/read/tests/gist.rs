@@ -46,7 +46,6 @@ fn check(file: &[u8], name: &str) {
     let sifted = Sifted::new(file, gist);
     assert_eq!(answers(&sifted, name), answers(file, name), "{name}");
     for at in (0..file.len()).step_by(997) {
-        let at = at as u64;
         assert_eq!(bytes_up_to(&sifted, at, 301), bytes_up_to(file, at, 301));
         let at_hand = sifted.gist().unwrap().at_hand(at);
         assert!(bytes_up_to(file, at, at_hand.len()) == at_hand);
