@@ -1186,6 +1186,7 @@ fn a_wheel_is_taken_by_its_tags() {
             "fault",
             "no-wheel-for-python",
         ),
+        ("cp311-none-linux_x86_64", "fault", "no-wheel-for-python"),
         ("cp313-abi3-linux_x86_64", "fault", "no-wheel-for-python"),
         (
             "cp312-cp312-manylinux_2_28_aarch64",
@@ -1221,6 +1222,20 @@ fn a_wheel_is_taken_by_its_tags() {
             assert_eq!(verdict_of["finding"], id, "{tags}");
         }
     }
+}
+
+#[test]
+fn libraries_of_a_framework_are_no_fault_of_their_own() {
+    let folder = tempfile::tempdir().unwrap();
+    let told = |pins: &str| {
+        fs::write(folder.path().join("requirements.txt"), pins).unwrap();
+        let target = "driver=470.256.02,gpu=A100,glibc=2.31";
+        let found = json(folder.path(), &["requirements.txt", "--target", target]);
+        let findings = found["findings"].as_array().unwrap().iter();
+        findings.filter(|f| f["severity"] == "error").count()
+    };
+    assert_eq!(told("nvidia-cublas-cu12==12.1.3.1\ntorch==2.5.1\n"), 1);
+    assert_eq!(told("nvidia-cublas==13.0.0.19\ntorch==2.5.1\n"), 2);
 }
 
 #[test]

@@ -261,12 +261,13 @@ fn takes_python(pythons: &str, abis: &str, python: &Version) -> bool {
     let Some(own) = Version::parse(&python.major_minor()) else {
         return true;
     };
-    let is_later = abis.split('.').any(|abi| abi == "abi3" || abi == "none");
+    // A tag of one CPython without its limited API is for that one alone.
+    let is_stable = abis.split('.').any(|abi| abi == "abi3");
     pythons.split('.').any(|tag| match minor(tag) {
         // A tag of another implementation says nothing here.
         None => true,
         Some(of) if of.major() != own.major() => false,
-        Some(of) if is_later && tag.starts_with("cp") || tag.starts_with("py") => of <= own,
+        Some(of) if is_stable && tag.starts_with("cp") || tag.starts_with("py") => of <= own,
         Some(of) => of == own,
     })
 }

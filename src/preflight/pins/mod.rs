@@ -133,12 +133,15 @@ pub(super) fn judge(
 /// The libraries of a framework that is too new for the driver are so as well, and change with it.
 fn without_what_follows(findings: &mut Vec<Finding>) {
     const ID: &str = "driver-too-old";
-    let is_pin_of_framework = |f: &Finding| {
-        f.id == ID && f.severity == Severity::Error && f.complaining_layer == Layer::Framework
-    };
-    if findings.iter().any(is_pin_of_framework) {
-        findings.retain(|f| f.id != ID || f.complaining_layer == Layer::Framework);
-    }
+    let is_of_framework = |f: &Finding| f.complaining_layer == Layer::Framework;
+    // The driver that is asked for: a library for a newer CUDA than the framework's is a fault of its own.
+    let asks_for = |f: &Finding| f.fixes.first().map(|fix| fix.summary.clone());
+    let of_frameworks: Vec<_> = findings
+        .iter()
+        .filter(|f| f.id == ID && f.severity == Severity::Error && is_of_framework(f))
+        .map(asks_for)
+        .collect();
+    findings.retain(|f| f.id != ID || is_of_framework(f) || !of_frameworks.contains(&asks_for(f)));
 }
 
 /// What came of one pin.
