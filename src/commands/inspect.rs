@@ -12,7 +12,7 @@ use crate::inspect::gather::{Request, gather};
 use crate::inspect::{self, Inspection, Machine};
 use crate::probe::resolve::{Environment, Resolver};
 use crate::read::fatbin::Look;
-use crate::redact;
+use crate::redact::{self, Secrets};
 use crate::report::{inspection, text};
 use crate::sysroot::{Sysroot, path_text};
 use crate::target::Target;
@@ -85,7 +85,7 @@ pub(super) fn run(args: &InspectArgs) -> Result<u8, Error> {
     }
     inspect::judge(&mut found, machine.as_ref(), &matrix);
     if !args.no_redact {
-        found = redacted(&sysroot, &found)?;
+        found = redacted(&sysroot, found)?;
     }
     let report = match args.format {
         InspectFormat::Json => inspection::json(&found).map_err(|e| Error::Output(e.into()))?,
@@ -119,13 +119,31 @@ pub(super) fn run(args: &InspectArgs) -> Result<u8, Error> {
 }
 
 /// Without what a report may not hold.
-fn redacted(sysroot: &Sysroot, found: &Inspection) -> Result<Inspection, Error> {
+fn redacted(sysroot: &Sysroot, mut found: Inspection) -> Result<Inspection, Error> {
     let environment = std::env::vars_os()
         .filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)))
         .collect();
     let secrets = crate::probe::secrets(sysroot, &environment);
-    let value = serde_json::to_value(found).map_err(|e| Error::Output(e.into()))?;
-    serde_json::from_value(redact::value(secrets, value)).map_err(|e| Error::Output(e.into()))
+    redacted_pieces(secrets, &mut found).map_err(|e| Error::Output(e.into()))?;
+    Ok(found)
+}
+
+/// The files one by one, since there may be thousands.
+fn redacted_pieces(secrets: Secrets, found: &mut Inspection) -> serde_json::Result<()> {
+    let mut files = std::mem::take(&mut found.files);
+    let mut pieces = redact::Pieces::new(secrets);
+    let rest = serde_json::to_value(&*found)?;
+    pieces.survey(&rest);
+    for file in &files {
+        pieces.survey(&serde_json::to_value(file)?);
+    }
+    *found = serde_json::from_value(pieces.redacted(rest))?;
+    for file in &mut files {
+        let value = serde_json::to_value(&*file)?;
+        *file = serde_json::from_value(pieces.redacted(value))?;
+    }
+    found.files = files;
+    Ok(())
 }
 
 /// A line on the terminal's standard error while it takes long.

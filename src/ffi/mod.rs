@@ -1,12 +1,13 @@
 //! The unsafe room: foreign functions behind safe signatures. All `unsafe` of the program is here and in the files below.
 //!
-//! It decides nothing. It is called from the confined child that asks vendor libraries (`probe::vendor`), never from
-//! the process that reads the machine and writes the report.
+//! It decides nothing. Vendor libraries are called from the confined child that asks them (`probe::vendor`), never from
+//! the process that reads the machine and writes the report; that one calls `interrupt` and `memory`.
 
 #![allow(unsafe_code)]
 
 pub mod dl;
 pub mod interrupt;
+pub mod memory;
 pub mod nvml;
 
 use std::ffi::{CStr, c_char, c_int, c_long, c_uint, c_void};

@@ -179,7 +179,14 @@ pub(super) fn find(sysroot: &Sysroot, path: &str) -> Result<Found, String> {
         None => file.clone(),
         Some(packed) => packed,
     };
-    let first = Members::new(&*archive).next();
+    // `tar .` writes the folder itself first.
+    let mut members = Members::new(&*archive);
+    let mut first = members.next();
+    while let Some(Ok(member)) = &first
+        && plain(&member.name).is_some_and(|name| name.is_empty())
+    {
+        first = members.next();
+    }
     let first = first.ok_or_else(|| "is an archive of nothing".to_owned())??;
     if !begins_an_image(&first.name) {
         let size = file.len();
@@ -334,12 +341,21 @@ fn by_index(store: &Store<'_>, form: &str) -> Result<Found, String> {
     while !manifest.manifests.is_empty() {
         depth += 1;
         if depth > MAX_INDEXES {
-            return Err("its indexes name each other".to_owned());
+            return Err(format!(
+                "its indexes lie more than {MAX_INDEXES} deep in each other"
+            ));
         }
         let chosen = chosen(&manifest, &mut problems)?;
         name = name.or_else(|| chosen.name());
         let bytes = store.blob(chosen)?;
         manifest = oci::manifest(&bytes).map_err(|e| format!("its manifest {e}"))?;
+    }
+    if manifest.config.digest.is_empty() {
+        return Err(if depth == 0 {
+            "its index.json names no image".to_owned()
+        } else {
+            "its manifest names no configuration".to_owned()
+        });
     }
     let config = store.blob(&manifest.config)?;
     let config = oci::config(&config).map_err(|e| format!("its configuration {e}"))?;

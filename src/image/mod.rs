@@ -140,7 +140,7 @@ pub struct Packed(Mutex<Unpacked<Slice>>);
 impl Packed {
     /// A file that is packed so.
     pub fn new(slice: Slice, packing: Packing) -> Self {
-        Self(Mutex::new(Unpacked::new(slice, packing)))
+        Self(Mutex::new(Unpacked::going_ahead(slice, packing)))
     }
 
     fn rest(&self, bytes: usize) {
@@ -349,6 +349,7 @@ fn read_layer(
     problems: &mut Vec<String>,
 ) -> Result<u64, String> {
     tree.add_layer(layer.source.clone(), layer.is_dear);
+    let mut whole = Vec::new();
     let mut count = 0;
     let mut left_out = 0;
     for member in Members::new(&*layer.source) {
@@ -367,7 +368,7 @@ fn read_layer(
             }
         };
         if let Some(id) = id.filter(|_| member.kind == tar::Kind::File && member.size > 0) {
-            pass(tree, layer, id, &member, place, show)?;
+            pass(tree, layer, id, &member, place, &mut whole, show)?;
         }
     }
     if left_out > MAX_PROBLEMS {
@@ -380,13 +381,14 @@ fn read_layer(
     Ok(count)
 }
 
-/// Shows a file, and keeps of it what is read again.
+/// Shows a file, and keeps of it what is read again. `whole` is room for one that is read into memory.
 fn pass(
     tree: &Tree,
     layer: &Opened,
     id: u32,
     member: &tar::Member,
     place: &str,
+    whole: &mut Vec<u8>,
     show: &mut Show<'_>,
 ) -> Result<(), String> {
     let Some(node) = tree.node(id) else {
@@ -410,10 +412,10 @@ fn pass(
         return Ok(());
     }
     if member.size <= MAX_TEXT && is_read_again(&path) {
-        let whole = whole(&part, member.size)?;
-        let pages = whole.chunks(PAGE).map(Box::from);
+        let bytes = read_whole(&part, whole)?;
+        let pages = bytes.chunks(PAGE).map(Box::from);
         tree.keep(node.layer, member.at, (0..).zip(pages).collect());
-        shown(&whole, &whole, show);
+        shown(&bytes, &bytes, show);
         return Ok(());
     }
     let recorded = |file: &dyn ReadAt, show: &mut Show<'_>| {
@@ -424,9 +426,15 @@ fn pass(
     };
     if !may_be_looked_at(&part) {
         recorded(&part, show);
-    } else if member.size <= MAX_WHOLE {
-        recorded(&whole(&part, member.size)?, show);
-    } else if let Some(gist) = Gist::of(&part, file_name(&path)).map_err(|e| e.to_string())? {
+        return Ok(());
+    }
+    if member.size <= MAX_WHOLE {
+        recorded(&read_whole(&part, whole)?, show);
+        return Ok(());
+    }
+    // What is kept of a large file takes as much.
+    *whole = Vec::new();
+    if let Some(gist) = Gist::of(&part, file_name(&path)).map_err(|e| e.to_string())? {
         let sifted = Sifted::new(&part, gist);
         if shown(&sifted, &sifted, show) {
             tree.keep(node.layer, member.at, sifted.into_pages());
@@ -443,11 +451,16 @@ fn may_be_looked_at(file: &dyn ReadAt) -> bool {
     fill(file, 0, &mut start).is_ok() && (start == *b"\x7fELF" || start == *b"!<ar")
 }
 
-fn whole(file: &dyn ReadAt, size: u64) -> Result<Vec<u8>, String> {
-    let mut bytes = vec![0; usize::try_from(size).unwrap_or(0)];
-    let got = fill(file, 0, &mut bytes).map_err(|e| e.to_string())?;
-    bytes.truncate(got);
-    Ok(bytes)
+/// Reads all of a file that is small enough for memory, into room that is used again: a library of megabytes for each
+/// file would leave holes behind.
+fn read_whole<'w>(file: &dyn ReadAt, room: &'w mut Vec<u8>) -> Result<&'w [u8], String> {
+    let size = usize::try_from(file.len()).unwrap_or(0);
+    if room.len() < size {
+        room.resize(size, 0);
+    }
+    let into = room.get_mut(..size).unwrap_or_default();
+    let got = fill(file, 0, into).map_err(|e| e.to_string())?;
+    Ok(into.get(..got).unwrap_or_default())
 }
 
 /// Small texts that say what is installed and where libraries are searched for.

@@ -23,6 +23,10 @@ const MAX_DEPTH: usize = 256;
 const MAX_LINKS: usize = 40;
 /// The most bytes of links, all together.
 const MAX_LINK_BYTES: usize = 16 << 20;
+/// The longest name that file systems of Linux take, in bytes.
+const MAX_NAME: usize = 255;
+/// The most bytes of names, all together; 300,000 paths have 6 MB.
+const MAX_NAME_BYTES: usize = 16 << 20;
 /// The most bytes of files that are kept in memory because they are read again.
 const MAX_KEPT: usize = 32 << 20;
 
@@ -39,8 +43,10 @@ pub struct Node {
     name: Arc<str>,
     /// What it is.
     pub kind: tar::Kind,
-    /// The layer that it is of, counted from the lowest.
+    /// The layer that its bytes are of, counted from the lowest.
     pub layer: u16,
+    /// The layer that the path is of: a further name of a file of a lower layer is of a higher one.
+    named_by: u16,
     /// Where its bytes begin in the layer.
     pub at: u64,
     /// In bytes.
@@ -61,6 +67,7 @@ pub struct Tree {
     hidden: u64,
     links: HashMap<u32, Box<str>>,
     link_bytes: usize,
+    name_bytes: usize,
     sources: Vec<Origin>,
     kept: Arc<Mutex<Kept>>,
     unread: Arc<AtomicBool>,
@@ -115,6 +122,7 @@ impl Tree {
             name: Arc::from(""),
             kind: tar::Kind::Folder,
             layer: 0,
+            named_by: 0,
             at: 0,
             size: 0,
             mode: 0o755,
@@ -197,6 +205,7 @@ impl Tree {
             name: Arc::from(*name),
             kind: member.kind,
             layer,
+            named_by: layer,
             at: member.at,
             size: member.size,
             mode: u16::try_from(member.mode).unwrap_or(0),
@@ -223,6 +232,7 @@ impl Tree {
             node = Node {
                 parent: node.parent,
                 name: node.name,
+                named_by: layer,
                 ..target
             };
             let id = self.put(node)?;
@@ -268,6 +278,13 @@ impl Tree {
         }
         if self.nodes.len() >= MAX_MEMBERS {
             return Err(Refused::Image(format!("has more than {MAX_MEMBERS} files")));
+        }
+        self.name_bytes += node.name.len();
+        if self.name_bytes > MAX_NAME_BYTES {
+            return Err(Refused::Image(format!(
+                "has more than {} MiB of names",
+                MAX_NAME_BYTES >> 20
+            )));
         }
         let id = u32::try_from(self.nodes.len()).unwrap_or(u32::MAX);
         self.nodes.push(node);
@@ -328,7 +345,7 @@ impl Tree {
 
     /// Takes away what lower layers have below a node, and the node itself where `whole` and it is theirs.
     fn hide(&mut self, id: u32, layer: u16, whole: bool) {
-        let is_theirs = self.node(id).is_some_and(|node| node.layer < layer);
+        let is_theirs = self.node(id).is_some_and(|node| node.named_by < layer);
         let is_empty = self.hide_below(id, layer);
         if whole && is_theirs && is_empty && id != ROOT {
             self.remove(id);
@@ -348,7 +365,7 @@ impl Tree {
                 looked_at += 1;
                 if self.is_folder(child) {
                     folders.push(child);
-                } else if self.node(child).is_some_and(|node| node.layer < layer) {
+                } else if self.node(child).is_some_and(|node| node.named_by < layer) {
                     gone.push(child);
                 }
             }
@@ -358,7 +375,7 @@ impl Tree {
             self.remove(id);
         }
         for id in folders.into_iter().skip(1).rev() {
-            let is_theirs = self.node(id).is_some_and(|node| node.layer < layer);
+            let is_theirs = self.node(id).is_some_and(|node| node.named_by < layer);
             if is_theirs && self.children(id).next().is_none() {
                 self.remove(id);
             }
@@ -476,6 +493,7 @@ fn implied(parent: u32, name: &str, layer: u16) -> Node {
         name: Arc::from(name),
         kind: tar::Kind::Folder,
         layer,
+        named_by: layer,
         at: 0,
         size: 0,
         mode: 0o755,
@@ -501,6 +519,12 @@ fn parts_of(path: &str) -> Result<Vec<&str>, Refused> {
         .collect();
     if parts.contains(&"..") {
         return Err(Refused::Member("leads out of the image".to_owned()));
+    }
+    if let Some(long) = parts.iter().find(|part| part.len() > MAX_NAME) {
+        return Err(Refused::Member(format!(
+            "has a name of {} bytes; {MAX_NAME} at most are possible",
+            long.len()
+        )));
     }
     if parts.len() > MAX_DEPTH {
         return Err(Refused::Member(format!(
@@ -653,6 +677,31 @@ mod tests {
         ]);
         assert_eq!(names(&tree, "/a"), ["new", "sub"]);
         assert_eq!(names(&tree, "/a/sub"), ["new"]);
+    }
+
+    #[test]
+    fn a_whiteout_spares_a_new_name_of_an_old_file() {
+        let tree = tree(&[
+            &[file("keep/app"), file("d/old")],
+            &[
+                member("d/new", tar::Kind::HardLink, "keep/app"),
+                file("d/.wh..wh..opq"),
+            ],
+        ]);
+        assert_eq!(names(&tree, "/d"), ["new"]);
+        assert_eq!(names(&tree, "/keep"), ["app"]);
+    }
+
+    #[test]
+    fn names_have_a_bound() {
+        let mut tree = tree(&[&[file(&"n".repeat(255))]]);
+        let long = tree.add(&file(&"n".repeat(256)));
+        assert!(matches!(long, Err(Refused::Member(why)) if why.contains("256 bytes")));
+        let refused = (0..200_000u32).find_map(|index| {
+            let name = format!("{index:0>200}");
+            tree.add(&file(&name)).err()
+        });
+        assert!(matches!(refused, Some(Refused::Image(why)) if why.contains("16 MiB")));
     }
 
     #[test]

@@ -171,7 +171,7 @@ pub fn gather(path: &str, request: &Request<'_>, found: &mut Inspection) -> Resu
             } else {
                 let file = gatherer.look_at(path, &file);
                 if file.kind == Kind::Other {
-                    return Err(wrong(&format!("it is {}", file.description)));
+                    return Err(wrong(&unread(&file.description)));
                 }
                 if file.kind == Kind::Unreadable {
                     return Err(wrong(&file.description));
@@ -182,6 +182,18 @@ pub fn gather(path: &str, request: &Request<'_>, found: &mut Inspection) -> Resu
         _ => return Err(wrong("is no regular file")),
     }
     Ok(())
+}
+
+/// What is said of a named file that is nothing to look into.
+fn unread(description: &str) -> String {
+    let hint = if description.ends_with("(SIF)") {
+        ", which is not read: `apptainer build --sandbox FOLDER IMAGE.sif` makes a folder of it, and that is"
+    } else if description.ends_with(" archive") {
+        ", and holds no image, or is cut off; read are wheels, and images in a tar archive, plain or packed by gzip or zstd"
+    } else {
+        ""
+    };
+    format!("it is {description}{hint}")
 }
 
 struct Gatherer<'a, 'f> {

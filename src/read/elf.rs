@@ -440,7 +440,7 @@ fn segment_range(segment: &ProgramHeader) -> Option<Range<u64>> {
 
 /// What a file is that is no ELF file, by its first bytes.
 fn what_else(start: &[u8]) -> String {
-    const MAGIC: [(&[u8], &str); 11] = [
+    const MAGIC: [(&[u8], &str); 12] = [
         (
             b"version https://git-lfs",
             "a Git LFS pointer, not the library itself",
@@ -449,6 +449,7 @@ fn what_else(start: &[u8]) -> String {
         (b"!<thin>\n", "a static library (thin ar archive)"),
         (b"\x1f\x8b", "a gzip archive"),
         (b"\xfd7zXZ\0", "an xz archive"),
+        (b"BZh", "a bzip2 archive"),
         (b"\x28\xb5\x2f\xfd", "a zstd archive"),
         (b"PK\x03\x04", "a zip archive"),
         (b"MZ", "a Windows program or library"),
@@ -459,6 +460,13 @@ fn what_else(start: &[u8]) -> String {
             "a linker script, for linking programs and not for loading",
         ),
     ];
+    // https://github.com/apptainer/sif, pkg/sif/sif.go: 32 bytes of a script that starts it, then this.
+    if start
+        .get(32..)
+        .is_some_and(|rest| rest.starts_with(b"SIF_MAGIC"))
+    {
+        return "an Apptainer image (SIF)".to_owned();
+    }
     if let Some((_, words)) = MAGIC.iter().find(|(magic, _)| start.starts_with(magic)) {
         return (*words).to_owned();
     }

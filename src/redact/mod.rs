@@ -337,10 +337,31 @@ pub fn facts(secrets: Secrets, facts: Facts) -> Facts {
 
 /// Any data without secrets, such as what `inspect` found.
 pub fn value(secrets: Secrets, value: Value) -> Value {
-    let mut redactor = Redactor::new(secrets);
-    redactor.survey_value(&value);
-    redactor.before = Some(HashMap::new());
-    redactor.walk(value, Place::Anywhere)
+    let mut pieces = Pieces::new(secrets);
+    pieces.survey(&value);
+    pieces.redacted(value)
+}
+
+/// Data without secrets, piece by piece: as a [`Value`] it takes many times the memory that it takes otherwise. All of them
+/// are surveyed before the first one is redacted.
+pub struct Pieces(Redactor);
+
+impl Pieces {
+    /// Before anything was surveyed.
+    pub fn new(secrets: Secrets) -> Self {
+        Self(Redactor::new(secrets))
+    }
+
+    /// Learns from a piece what names are secret in all of them.
+    pub fn survey(&mut self, piece: &Value) {
+        self.0.survey_value(piece);
+    }
+
+    /// A piece without secrets.
+    pub fn redacted(&mut self, piece: Value) -> Value {
+        self.0.before.get_or_insert_default();
+        self.0.walk(piece, Place::Anywhere)
+    }
 }
 
 /// An empty snapshot that says which sections are missing.

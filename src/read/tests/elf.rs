@@ -75,7 +75,12 @@ fn what_is_no_library_is_said_in_words() {
         (b"!<arch>\nlib.o/", "a static library (ar archive)"),
         (b"\x1f\x8b\x08\0", "a gzip archive"),
         (b"  <!DOCTYPE HTML><html>", "an HTML page"),
+        (b"BZh91AY&SY", "a bzip2 archive"),
         (b"#!/bin/sh\n", "a script"),
+        (
+            b"#!/usr/bin/env run-singularity\n\0SIF_MAGIC\x0001\0",
+            "an Apptainer image (SIF)",
+        ),
         (
             b"/* GNU ld script */\nGROUP ( a b )",
             "a linker script, for linking programs and not for loading",
