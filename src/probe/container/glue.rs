@@ -100,7 +100,8 @@ pub(in crate::probe) fn probe_glue(
             rootless: rootless(sysroot),
             compat_files: sysroot
                 .list("/etc/ld.so.conf.d", |name| {
-                    name.starts_with("00-compat-") && name.ends_with(".conf")
+                    let stem = name.strip_suffix(".conf");
+                    stem.is_some_and(|stem| stem.starts_with("00-compat-"))
                 })
                 .map(|names| {
                     let paths = names.iter().map(|name| join("/etc/ld.so.conf.d", name));

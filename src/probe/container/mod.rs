@@ -14,9 +14,14 @@ use crate::sysroot::Sysroot;
 
 /// mountinfo of a container host may be long.
 const MOUNTINFO_CAP: usize = 1 << 20;
+/// Where systemd notes what it was started in.
+const SYSTEMD: &str = "/run/systemd/container";
+
+/// Whether a part of a path is a mark, by the part and whether more of the path follows.
+type IsMark = fn(&str, bool) -> bool;
 
 /// What in the path of a control group names who made it: the first part that does, and whose it is.
-const CGROUP_MARKS: &[(&str, Option<&str>, fn(&str, bool) -> bool)] = &[
+const CGROUP_MARKS: &[(&str, Option<&str>, IsMark)] = &[
     ("kubepods", Some("kubernetes"), |part, _| {
         part.starts_with("kubepods")
     }),
@@ -150,7 +155,6 @@ pub(super) fn detect(sysroot: &Sysroot, request: &Request) -> Reading<Container>
         }
     }
     // systemd's own note of what it was started in; WSL is no container.
-    const SYSTEMD: &str = "/run/systemd/container";
     let noted = sysroot
         .text_up_to(SYSTEMD, 64)
         .value()

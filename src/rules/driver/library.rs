@@ -519,9 +519,34 @@ pub(super) fn compat_not_usable(ctx: &Ctx<'_>) -> Outcome {
             .fix(verified(ctx, Fix::at(Layer::Container, "or take an image without the compat package (/usr/local/cuda/compat), or of a CUDA version that this driver runs by itself").cost("rebuild of the image")))
             .fix(verified(ctx, Fix::at(Layer::Driver, format!("or {upgrade}{place}, which makes the compat library unnecessary")).cost("root, reboot").second("only needed where something asks for more than the driver's own CUDA version")))]);
     }
-    Outcome::found([finding
-        .fix(verified(ctx, Fix::at(if ctx.in_container() { Layer::Container } else { Layer::Application }, format!("take the compat library off the loader's path: {}; driver {loaded} then serves every CUDA version of its family", off_the_path(copy)))))
-        .fix(verified(ctx, Fix::at(Layer::Driver, format!("or {upgrade}{place}, which makes the compat library unnecessary")).cost("root, reboot").second("only needed where something asks for more than the driver's own CUDA version")))])
+    let mut finding = finding.fix(verified(ctx, Fix::at(if ctx.in_container() { Layer::Container } else { Layer::Application }, format!("take the compat library off the loader's path: {}; driver {loaded} then serves every CUDA version of its family", off_the_path(copy)))));
+    // In its legacy mode the toolkit tells ldconfig alone, and leaves no file.
+    if legacy_mode_may_have_put_first(ctx, copy) {
+        finding = finding.fix(
+            verified(ctx, without_compat_by_toolkit(ctx))
+                .second("where it was the container toolkit: its legacy mode puts the image's compat library first by itself, and leaves no file that says so"),
+        );
+    }
+    Outcome::found([finding.fix(verified(
+        ctx,
+        Fix::at(
+            Layer::Driver,
+            format!("or {upgrade}{place}, which makes the compat library unnecessary"),
+        )
+        .cost("root, reboot")
+        .second("only needed where something asks for more than the driver's own CUDA version"),
+    ))])
+}
+
+/// Whether nothing but the loader's cache leads to this copy, in a container whose driver came by the legacy mode.
+fn legacy_mode_may_have_put_first(ctx: &Ctx<'_>, copy: &LibraryCopy) -> bool {
+    let glue = ctx.facts.container.glue.value();
+    glue.is_some_and(|glue| glue.injection == Injection::Legacy)
+        && copy.reached_by.contains(&ReachedBy::LdCache)
+        && !copy
+            .reached_by
+            .iter()
+            .any(|by| matches!(by, ReachedBy::LdLibraryPath(_) | ReachedBy::LdPreload))
 }
 
 /// A compat copy that works, or about which nothing is wrong.
