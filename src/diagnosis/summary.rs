@@ -1,7 +1,7 @@
 //! What is there, in one line a layer, and the one line of a healthy machine.
 
 use super::{LayerState, Status};
-use crate::facts::{Calls, Layer, Reading, Vendor};
+use crate::facts::{Calls, Injection, Layer, PciDevice, Reading, Vendor};
 use crate::inspect::Linkage;
 use crate::rules::Ctx;
 use crate::version::Version;
@@ -43,15 +43,35 @@ fn counted(names: &[String]) -> String {
         .join(", ")
 }
 
-/// Names of the GPUs: of PCI devices, else those that a library names.
-fn gpu_names(ctx: &Ctx<'_>) -> Vec<String> {
-    let by_bus: Vec<String> = ctx
+/// The GPUs on the bus. A container sees all of its host's there, also those that it was not given: where it has nodes of
+/// some, these are its own.
+fn gpus_on_bus<'a>(ctx: &'a Ctx<'_>) -> Vec<&'a PciDevice> {
+    let all: Vec<&PciDevice> = ctx
         .facts
         .hardware
         .pci
         .items()
         .iter()
         .filter(|d| d.is_nvidia_gpu())
+        .collect();
+    if !ctx.in_container() || !ctx.plain_linux() {
+        return all;
+    }
+    let driver = &ctx.facts.driver;
+    let is_given = |device: &&&PciDevice| {
+        let known = driver.gpus.items().iter();
+        let mut known = known.filter(|gpu| gpu.address == device.address);
+        let minor = known.next().and_then(|gpu| gpu.minor);
+        minor.is_some_and(|minor| driver.node(&format!("/dev/nvidia{minor}")).is_some())
+    };
+    let given: Vec<&PciDevice> = all.iter().filter(is_given).copied().collect();
+    if given.is_empty() { all } else { given }
+}
+
+/// Names of the GPUs: of PCI devices, else those that a library names.
+fn gpu_names(ctx: &Ctx<'_>) -> Vec<String> {
+    let by_bus: Vec<String> = gpus_on_bus(ctx)
+        .into_iter()
         .map(|d| name_of(ctx, d))
         .collect();
     if !by_bus.is_empty() {
@@ -108,6 +128,10 @@ fn hardware(ctx: &Ctx<'_>) -> (bool, String) {
             .filter(|d| d.is_nvidia_gpu() && d.sleeps())
             .count();
         let mut text = counted(&names);
+        let on_host = pci.iter().filter(|d| d.is_nvidia_gpu()).count();
+        if ctx.in_container() && on_host > names.len() {
+            text = format!("{text} (of {on_host} that the host has)");
+        }
         if switches > 0 {
             let plural = if switches == 1 { "" } else { "es" };
             text = format!("{text}, {switches} NVSwitch{plural}");
@@ -244,14 +268,14 @@ fn driver(ctx: &Ctx<'_>) -> (bool, String) {
         }
         return (
             false,
-            if facts.module_loaded() == Some(true) {
+            if ctx.module_loaded() == Some(true) {
                 "nvidia module loaded".to_owned()
             } else {
                 "no NVIDIA driver".to_owned()
             },
         );
     }
-    if facts.module_loaded() == Some(false) && ctx.plain_linux() && !ctx.in_gvisor() {
+    if ctx.module_loaded() == Some(false) && ctx.plain_linux() && !ctx.in_gvisor() {
         parts.push("module not loaded".to_owned());
     }
     parts.extend(amd);
@@ -261,12 +285,28 @@ fn driver(ctx: &Ctx<'_>) -> (bool, String) {
 fn container(ctx: &Ctx<'_>) -> (bool, String) {
     match &ctx.facts.system.container {
         Reading::Present { value, .. } => {
-            let injected = if value.injected.is_empty() {
-                ""
-            } else {
-                ", driver files mounted in"
+            let glue = ctx.facts.container.glue.value();
+            let engine = match glue.map(|glue| glue.engine.as_str()) {
+                Some("gke") => "kubernetes (GKE)".to_owned(),
+                Some(engine) if engine != value.kind && value.kind == "kubernetes" => {
+                    format!("kubernetes ({engine})")
+                }
+                Some(engine) => engine.to_owned(),
+                None => value.kind.clone(),
             };
-            (true, format!("{}{injected}", value.kind))
+            let mut text = engine;
+            if !value.injected.is_empty() {
+                text.push_str(", driver files mounted in");
+                match glue.map(|glue| glue.injection) {
+                    None | Some(Injection::None | Injection::Unknown) => {}
+                    Some(Injection::ByHand) => text.push_str(" one by one, by hand"),
+                    Some(injection) => text = format!("{text} {}", injection.words()),
+                }
+            }
+            if let Some(root) = glue.and_then(|glue| glue.driver_root.as_ref()) {
+                text = format!("{text}, from {root} of the node");
+            }
+            (true, text)
         }
         Reading::Absent { .. } => (false, "not in a container".to_owned()),
         Reading::Unreadable { reason } => (false, format!("not read: {reason}")),
@@ -466,31 +506,53 @@ fn toolchain(ctx: &Ctx<'_>) -> (bool, String) {
     (true, parts.join(", "))
 }
 
-/// The one line of a container that nobody gave a GPU, on a host that has one: the host's driver runs nothing in here.
+/// The one line of a container that was given no GPU, or not all that CUDA needs, while its host's driver runs: that runs
+/// nothing in here.
 fn without_a_gpu(ctx: &Ctx<'_>, read: usize) -> Option<String> {
-    let glue = ctx.facts.container.glue.value()?;
-    let driver = &ctx.facts.driver;
-    let nothing = glue.mounts.is_empty()
-        && driver.nodes.value()?.is_empty()
-        && driver.libcuda.value().is_none_or(Vec::is_empty)
-        && driver.libnvidia_ml.value().is_none_or(Vec::is_empty)
-        && !driver.libcuda.is_unreadable();
-    if !nothing || !ctx.plain_linux() {
+    let parts = ctx.parts_here()?;
+    if parts.nodes && parts.libcuda || !ctx.plain_linux() || ctx.cuda_works() {
         return None;
     }
-    Some(match ctx.wants_a_gpu() {
-        Some(wants) => format!(
-            "no GPU in this container, since none was asked for: {wants} runs on the CPU; {} would give it one",
-            match glue.engine.as_str() {
-                "docker" => "docker run --gpus all",
-                "podman" => "podman run --device nvidia.com/gpu=all",
-                "apptainer" => "apptainer exec --nv",
-                "kubernetes" | "containerd" | "cri-o" | "gke" =>
-                    "nvidia.com/gpu: 1 in the pod's limits",
-                _ => "a start with GPUs",
-            }
+    let wants = ctx.wants_a_gpu();
+    let driver = match ctx.facts.driver.loaded_version() {
+        Some((version, _)) => format!("driver {version}"),
+        None => "driver".to_owned(),
+    };
+    if ctx.declines_gpus() {
+        let hence = wants.map_or_else(String::new, |wants| format!("; {wants} runs on the CPU"));
+        return Some(format!(
+            "no GPU in this container, as NVIDIA_VISIBLE_DEVICES=none asks{hence}: {read} layers read, no fault"
+        ));
+    }
+    if parts.nvml && !parts.libcuda && parts.nodes {
+        return Some(format!(
+            "no fault: the host's {driver} answers NVML in this container ({}), and nothing here needs libcuda, which was left out",
+            counted(&gpu_names(ctx))
+        ));
+    }
+    if parts.nodes {
+        return Some(format!(
+            "no fault: the host's {driver} runs, its libraries are not in this container, and nothing here asks for CUDA"
+        ));
+    }
+    if parts.libcuda || parts.nvml {
+        return None;
+    }
+    let start = match ctx.facts.container.glue.value()?.engine.as_str() {
+        "docker" => "docker run --gpus all",
+        "podman" => "podman run --device nvidia.com/gpu=all",
+        "apptainer" => "apptainer exec --nv",
+        "kubernetes" | "containerd" | "cri-o" | "gke" => "nvidia.com/gpu: 1 in the pod's limits",
+        _ => "a start with GPUs",
+    };
+    Some(match (wants, ctx.image_of_old_cuda()) {
+        (Some(wants), _) => format!(
+            "no GPU in this container, since none was asked for: {wants} runs on the CPU; {start} would give it one"
         ),
-        None => format!(
+        (None, Some(version)) => format!(
+            "no GPU in this container, which was started without one; its image is one of CUDA {version}: {start} would give it one"
+        ),
+        (None, None) => format!(
             "no GPU in this container, and none was asked for: {read} layers read, no fault"
         ),
     })
@@ -528,6 +590,11 @@ fn of_vendor(ctx: &Ctx<'_>, vendor: Vendor, read: usize) -> String {
     }
 }
 
+/// Whether a container on WSL has the variable of CUDA's images, and nothing of Windows's driver.
+fn asked_of_windows(ctx: &Ctx<'_>) -> bool {
+    ctx.in_wsl() && ctx.in_container() && ctx.asks_for_gpus() && !ctx.windows_has_nvidia()
+}
+
 /// The one line of a machine without faults.
 pub(super) fn of_healthy(ctx: &Ctx<'_>, layers: &[LayerState]) -> String {
     let names = gpu_names(ctx);
@@ -537,7 +604,7 @@ pub(super) fn of_healthy(ctx: &Ctx<'_>, layers: &[LayerState]) -> String {
         .count();
     let runs = ctx.module_loaded() == Some(true)
         || ctx.wsl_gpu()
-        || ctx.in_gvisor() && ctx.cuda_works()
+        || ctx.cuda_works()
         || (ctx.on_tegra() && ctx.facts.driver.libcuda.is_present());
     if ctx.vendor() == Some(Vendor::Amd) && ctx.amd_is_here() {
         return of_vendor(ctx, Vendor::Amd, read);
@@ -556,7 +623,14 @@ pub(super) fn of_healthy(ctx: &Ctx<'_>, layers: &[LayerState]) -> String {
                 "no NVIDIA GPU here, and none expected: {read} layers read, no fault ({})",
                 counted(&others(ctx))
             ),
+            [] if asked_of_windows(ctx) => format!(
+                "no GPU in this container: images of CUDA ask for one (NVIDIA_VISIBLE_DEVICES), and nothing of Windows's driver came in: {read} layers read, no fault"
+            ),
             [] => format!("no GPU here, and none expected: {read} layers read, no fault"),
+            names if ctx.in_container() && ctx.module_loaded().is_none() => format!(
+                "no fault as far as files tell; files of the driver are in this container, and /proc and /sys do not say whether it runs ({})",
+                counted(names)
+            ),
             names => format!(
                 "no fault found; NVIDIA's driver does not run here ({}), and nothing here asks for it",
                 counted(names)

@@ -11,7 +11,7 @@ use crate::version::Version;
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct Container {
-    /// `docker`, `podman`, `kubernetes`, `apptainer`, `lxc`, `enroot`, `container`.
+    /// `docker`, `podman`, `kubernetes`, `apptainer`, `lxc`, `nspawn`, `enroot`, `container`.
     pub kind: String,
     /// What says so: `/.dockerenv`, `overlay root`, `KUBERNETES_SERVICE_HOST`.
     pub evidence: Vec<String>,
@@ -99,7 +99,7 @@ impl Injection {
 #[serde(default)]
 pub struct Glue {
     /// Who started it, as exactly as can be told: `docker`, `podman`, `cri-o`, `containerd`, `kubernetes`, `gke`,
-    /// `apptainer`, `lxc`, `enroot`, `container`.
+    /// `apptainer`, `lxc`, `nspawn`, `enroot`, `container`.
     pub engine: String,
     /// How the driver came in.
     pub injection: Injection,
@@ -113,6 +113,15 @@ pub struct Glue {
     pub read_only_root: bool,
     /// The folder of the host that the driver came from, where it is not its root: `/run/nvidia/driver`.
     pub driver_root: Option<String>,
+    /// The job of a batch system whose control group this process is in: `job_42`; absent where it is in none.
+    pub job: Reading<String>,
+    /// The rules of the device control group of version 1 (`c 195:* rw`), at most 64; absent with version 2, whose rules
+    /// cannot be read.
+    pub device_rules: Reading<Vec<String>>,
+    /// Whether user 0 in here is another user outside (`/proc/self/uid_map`, or Podman's own note).
+    pub rootless: Reading<bool>,
+    /// The files by which the toolkit's hook puts the image's forward-compatibility libraries first on the loader's path.
+    pub compat_files: Reading<Vec<String>>,
 }
 
 /// A driver file or node that was mounted into a container.

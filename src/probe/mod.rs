@@ -245,7 +245,7 @@ pub fn take(request: &Request) -> Facts {
         container::probe_host(sysroot, &env, facts.system.packages.items())
     });
     facts.container.glue = guarded(&mut problems, "container.glue", || {
-        container::probe_glue(sysroot, request, &facts.system)
+        container::probe_glue(sysroot, request, &facts.system, &facts.driver)
     });
     driver::probe(sysroot, &mut facts);
     amd::probe(sysroot, &mut facts);

@@ -1,6 +1,6 @@
 //! Rules whose fault lies in the hardware layer: the GPU and its bus.
 
-use super::stack::{in_words, nvml_code, pci_missing, with_cu_init, with_kernel_log};
+use super::stack::{in_words, nvml_code, pci_missing, verified, with_cu_init, with_kernel_log};
 use super::{Ctx, Expectation, Need, Outcome, Rule, gpu_expected, gpu_state};
 use crate::facts::{Layer, Reading, Vendor};
 use crate::finding::{Finding, Fix, Severity};
@@ -101,7 +101,9 @@ fn gpu_absent(ctx: &Ctx<'_>) -> Outcome {
         return Outcome::Clean;
     }
     // Inside a container a wish in the environment that nobody granted is the container layer's business.
-    if ctx.in_container() && !ctx.expect_gpu && ctx.module_loaded() != Some(true) {
+    if ctx.in_container()
+        && (!ctx.expect_gpu && ctx.module_loaded() != Some(true) || ctx.in_gvisor())
+    {
         return Outcome::Clean;
     }
     let bus = match &ctx.facts.hardware.pci {
@@ -112,7 +114,15 @@ fn gpu_absent(ctx: &Ctx<'_>) -> Outcome {
         _ => "no PCI bus".to_owned(),
     };
     let hypervisor = ctx.facts.system.virtualisation.value();
-    let mut finding = Finding::new("gpu-absent", Layer::Hardware, severity, format!("no NVIDIA GPU on the PCI bus, and one is expected: {why}"))
+    let container = ctx.in_container();
+    // Which node a pod runs on is the orchestrator's doing, by what the pod asks for.
+    let by_orchestrator = matches!(ctx.engine(), "kubernetes" | "containerd" | "cri-o" | "gke");
+    let (layer, place) = match (by_orchestrator, container) {
+        (true, _) => (Layer::Container, " of this pod's node"),
+        (false, true) => (Layer::Hardware, " of this container's host"),
+        (false, false) => (Layer::Hardware, ""),
+    };
+    let mut finding = Finding::new("gpu-absent", layer, severity, format!("no NVIDIA GPU on the PCI bus{place}, and one is expected: {why}"))
         .component("GPU")
         .detail("Nothing on the bus has NVIDIA's vendor id (10de) and a display class. No driver or library can change that: the card is not seated, has no power, is switched off in the firmware, or, in a virtual machine, is not passed through.")
         .evidence("PCI bus", bus, ctx.facts.hardware.pci.source())
@@ -124,6 +134,14 @@ fn gpu_absent(ctx: &Ctx<'_>) -> Outcome {
             name.clone(),
             ctx.facts.system.virtualisation.source(),
         );
+    }
+    if by_orchestrator {
+        return Outcome::found([finding.fix(verified(ctx, Fix::at(Layer::Container, "ask for a GPU in the pod's spec, so that it is put on a node that has one: resources.limits nvidia.com/gpu: 1; without the device plugin, a nodeSelector such as nvidia.com/gpu.present: \"true\"")
+            .cost("restart of the pod")))]);
+    }
+    if container {
+        return Outcome::found([finding.fix(verified(ctx, Fix::at(Layer::Hardware, "start the container on a host that has an NVIDIA GPU; if this host is meant to have one, run gpudoctor there")
+            .cost("restart of the container")))]);
     }
     let first = match hypervisor {
         Some(_) => {

@@ -86,8 +86,27 @@ impl Ctx<'_> {
     }
 
     /// Whether the nvidia module is in the kernel; `None` where that cannot be told.
+    ///
+    /// A container may hide `/proc` and `/sys` of its host: where no list of modules is there and the driver's files were
+    /// mounted in, their absence says nothing, and that CUDA works says that it is loaded.
     pub fn module_loaded(&self) -> Option<bool> {
-        self.facts.driver.module_loaded()
+        let told = self.facts.driver.module_loaded();
+        let listed = self.facts.driver.modules.is_present();
+        if told == Some(true)
+            || listed
+            || !self.in_container()
+            || self.in_gvisor()
+            || !self.plain_linux()
+        {
+            return told;
+        }
+        if self.cuda_works() {
+            Some(true)
+        } else if self.driver_was_mounted() {
+            None
+        } else {
+            told
+        }
     }
 
     /// The version of the module in the kernel.
@@ -424,14 +443,21 @@ impl Ctx<'_> {
 
 /// Adds how to see that a driver fix worked: nvidia-smi asks the driver through NVML.
 pub(super) fn verified(ctx: &Ctx<'_>, fix: Fix) -> Fix {
-    let container = ctx.facts.system.container.value();
-    fix.verify(match container.map(|c| c.kind.as_str()) {
+    fix.verify(match ctx.engine() {
         // Before JetPack 6 a Jetson has no nvidia-smi.
-        None if ctx.on_tegra() => "gpudoctor",
-        None => "nvidia-smi",
-        Some("docker") => "docker run --rm --gpus all IMAGE nvidia-smi",
-        Some("podman") => "podman run --rm --device nvidia.com/gpu=all IMAGE nvidia-smi",
-        Some(_) => "nvidia-smi in the new container",
+        _ if ctx.on_tegra() => "gpudoctor",
+        _ if !ctx.in_container() => "nvidia-smi",
+        "docker" => "docker run --rm --gpus all IMAGE nvidia-smi",
+        "podman" => "podman run --rm --device nvidia.com/gpu=all IMAGE nvidia-smi",
+        "kubernetes" | "containerd" | "cri-o" => "kubectl exec POD -- nvidia-smi",
+        "gke" => "kubectl exec POD -- /usr/local/nvidia/bin/nvidia-smi",
+        "apptainer" if ctx.in_slurm() => "srun --gpus=1 apptainer exec --nv IMAGE nvidia-smi",
+        "apptainer" => "apptainer exec --nv IMAGE nvidia-smi",
+        "lxc" => "incus exec NAME -- nvidia-smi",
+        "nspawn" => "machinectl shell NAME /usr/bin/nvidia-smi",
+        "enroot" if ctx.in_slurm() => "srun --gpus=1 --container-image=IMAGE nvidia-smi",
+        "enroot" => "enroot start NAME nvidia-smi",
+        _ => "nvidia-smi in the new container",
     })
 }
 

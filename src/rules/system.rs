@@ -1,5 +1,6 @@
 //! Rules whose fault lies in the system layer: Secure Boot, users and groups, confinement of the process.
 
+use super::container::with_group;
 use super::drm;
 use super::stack::{cuda_code, in_words, verified, with_cu_init};
 use super::{Ctx, Need, Outcome, Rule, known, missing};
@@ -150,6 +151,9 @@ fn device_node_eperm(ctx: &Ctx<'_>) -> Outcome {
     ))])
 }
 
+/// The group of what is not mapped into a user namespace (`/proc/sys/kernel/overflowgid`).
+const UNMAPPED: u32 = 65534;
+
 /// EACCES: mode bits and groups.
 fn device_node_permission(ctx: &Ctx<'_>) -> Outcome {
     let user = match &ctx.facts.system.user {
@@ -231,9 +235,26 @@ fn device_node_permission(ctx: &Ctx<'_>) -> Outcome {
         )
         .cost("restart of the container")
     } else {
-        Fix::at(Layer::Driver, "let everybody use the GPU again: remove the NVreg_DeviceFileMode, NVreg_DeviceFileUID and NVreg_DeviceFileGID options (the default mode is 0666) and reload the module").cost("root, reload of the module")
+        let place = if ctx.in_container() {
+            "on the host, "
+        } else {
+            ""
+        };
+        Fix::at(Layer::Driver, format!("{place}let everybody use the GPU again: remove the NVreg_DeviceFileMode, NVreg_DeviceFileUID and NVreg_DeviceFileGID options (the default mode is 0666) and reload the module")).cost("root, reload of the module")
     };
-    let finding = if grants_group && first.gid != 0 && !in_group && !ctx.in_container() {
+    let by_group = grants_group && first.gid != 0 && !in_group;
+    // A group that is not mapped into this container is shown as nobody's.
+    let finding = if by_group && ctx.in_container() && first.gid != UNMAPPED {
+        let finding = finding.fix(with_group(ctx, first.gid));
+        if ctx.on_tegra() {
+            finding
+        } else {
+            finding.fix(verified(
+                ctx,
+                mode_fix.second("opens the GPU to every user of the host"),
+            ))
+        }
+    } else if by_group && !ctx.in_container() {
         let name = group.unwrap_or_else(|| first.gid.to_string());
         finding
             .fix(verified(

@@ -4,10 +4,12 @@
 use std::collections::BTreeMap;
 
 use super::{MOUNTINFO_CAP, is_injected};
-use crate::facts::{DriverMount, Glue, ImageFile, Injection, Reading, SystemFacts};
+use crate::facts::{
+    DriverFacts, DriverMount, Glue, ImageFile, Injection, LibraryCopy, Reading, SystemFacts,
+};
 use crate::probe::Request;
 use crate::read::proc::{self, Mount};
-use crate::sysroot::{Kind, Sysroot, join};
+use crate::sysroot::{Kind, Sysroot, file_name, join};
 use crate::version::Version;
 
 const MOUNTINFO: &str = "/proc/self/mountinfo";
@@ -15,6 +17,8 @@ const MOUNTINFO: &str = "/proc/self/mountinfo";
 const MOUNTS_CAP: usize = 256;
 /// Driver libraries of an image that are kept.
 const FILES_CAP: usize = 64;
+/// Rules of a device control group that are kept.
+const RULES_CAP: usize = 64;
 /// Where driver libraries lie in an image.
 const LIBRARY_FOLDERS: &[&str] = &[
     "/usr/lib/x86_64-linux-gnu",
@@ -41,6 +45,7 @@ pub(in crate::probe) fn probe_glue(
     sysroot: &Sysroot,
     request: &Request,
     system: &SystemFacts,
+    driver: &DriverFacts,
 ) -> Reading<Glue> {
     let kind = match &system.container {
         Reading::Present { value, .. } => value.kind.as_str(),
@@ -72,7 +77,7 @@ pub(in crate::probe) fn probe_glue(
     let env = request.environment.value().unwrap_or(&empty);
     let mut evidence = Vec::new();
     let engine = engine(sysroot, env, kind, &mounts, &mut evidence);
-    let injection = injection(sysroot, env, system, &mounts, &mut evidence);
+    let injection = injection(sysroot, env, system, &engine, &mounts, &mut evidence);
     let driver_root = ["/run/nvidia/driver", "/home/kubernetes/bin/nvidia"]
         .into_iter()
         .find(|root| mounts.iter().any(|m| is_below(&m.root, root)));
@@ -81,13 +86,69 @@ pub(in crate::probe) fn probe_glue(
             engine,
             injection,
             evidence,
-            in_image: in_image(sysroot, &all),
+            in_image: in_image(sysroot, &all, driver),
             mounts,
             read_only_root,
             driver_root: driver_root.map(str::to_owned),
+            job: job(sysroot),
+            device_rules: sysroot
+                .text_up_to("/sys/fs/cgroup/devices/devices.list", 1 << 16)
+                .map(|text| {
+                    let lines = text.lines().filter(|line| !line.is_empty());
+                    lines.take(RULES_CAP).map(str::to_owned).collect()
+                }),
+            rootless: rootless(sysroot),
+            compat_files: sysroot
+                .list("/etc/ld.so.conf.d", |name| {
+                    let stem = name.strip_suffix(".conf");
+                    stem.is_some_and(|stem| stem.starts_with("00-compat-"))
+                })
+                .map(|names| {
+                    let paths = names.iter().map(|name| join("/etc/ld.so.conf.d", name));
+                    paths.collect()
+                }),
         },
         MOUNTINFO,
     )
+}
+
+/// The job of Slurm that this process belongs to: `/system.slice/slurmstepd.scope/job_42/step_0`, and with version 1 of
+/// control groups `/slurm/uid_1000/job_42`.
+fn job(sysroot: &Sysroot) -> Reading<String> {
+    const CGROUP: &str = "/proc/self/cgroup";
+    let is_job = |part: &&str| {
+        part.strip_prefix("job_")
+            .is_some_and(|number| !number.is_empty() && number.bytes().all(|b| b.is_ascii_digit()))
+    };
+    match sysroot.text_up_to(CGROUP, 1 << 16) {
+        Reading::Present { value, .. } => {
+            let lines = value.lines().filter(|line| line.contains("/slurm"));
+            match lines.flat_map(|line| line.split('/')).find(is_job) {
+                Some(job) => Reading::present(job.to_owned(), CGROUP),
+                None => Reading::absent(CGROUP),
+            }
+        }
+        Reading::Absent { source } => Reading::absent(source),
+        Reading::Unreadable { reason } => Reading::unreadable(reason),
+    }
+}
+
+/// Whether user 0 in here is another one outside.
+fn rootless(sysroot: &Sysroot) -> Reading<bool> {
+    const PODMAN: &str = "/run/.containerenv";
+    let noted = sysroot.text_up_to(PODMAN, 1 << 12);
+    if noted
+        .value()
+        .is_some_and(|text| text.lines().any(|line| line.trim() == "rootless=1"))
+    {
+        return Reading::present(true, PODMAN);
+    }
+    sysroot
+        .text_up_to("/proc/self/uid_map", 1 << 14)
+        .and_then("no line in it", |text| {
+            let mut first = text.lines().next()?.split_ascii_whitespace();
+            Some(first.next()? == "0" && first.next()? != "0")
+        })
 }
 
 /// A folder of the node's driver that is mounted whole.
@@ -143,6 +204,7 @@ fn injection(
     sysroot: &Sysroot,
     env: &BTreeMap<String, String>,
     system: &SystemFacts,
+    engine: &str,
     mounts: &[DriverMount],
     evidence: &mut Vec<String>,
 ) -> Injection {
@@ -200,14 +262,52 @@ fn injection(
             evidence.push(format!("{} is mounted, and no library", node.target));
             Injection::ByHand
         }
+        // Their hooks call it, without the marks that it leaves below Docker.
+        (Some(_), _)
+            if engine == "enroot"
+                || engine == "lxc" && env.keys().any(|name| name.starts_with("NVIDIA_")) =>
+        {
+            evidence.push(format!("the hook of {engine}: nvidia-container-cli"));
+            Injection::Legacy
+        }
         (Some(_), _) => Injection::Unknown,
     }
 }
 
-/// Driver libraries that lie in the image: no mount is above them.
-fn in_image(sysroot: &Sysroot, mounts: &[Mount]) -> Vec<ImageFile> {
+/// Driver libraries that lie in the image: no mount is above them. Looked for in the folders of the system, and wherever the
+/// loader finds one.
+fn in_image(sysroot: &Sysroot, mounts: &[Mount], driver: &DriverFacts) -> Vec<ImageFile> {
     let mut found: Vec<ImageFile> = Vec::new();
     let mut seen: Vec<String> = Vec::new();
+    let mut look_at = |path: String| {
+        let version = file_name(&path)
+            .split_once(".so.")
+            .and_then(|(_, version)| Version::parse(version));
+        // `libcuda.so.1` is a link that anybody makes; the driver's own files end in its version.
+        if found.len() >= FILES_CAP
+            || version
+                .as_ref()
+                .is_none_or(|v| v.len() < 2 || v.major() < 100)
+            || found.iter().any(|file| file.path == path)
+        {
+            return;
+        }
+        let covered = |m: &Mount| m.target != "/" && is_below(&path, &m.target);
+        if mounts.iter().any(covered) {
+            return;
+        }
+        if let Some(stat) = sysroot
+            .lstat(&path)
+            .value()
+            .filter(|stat| stat.kind == Kind::File)
+        {
+            found.push(ImageFile {
+                path,
+                size_bytes: stat.size_bytes,
+                version,
+            });
+        }
+    };
     for folder in LIBRARY_FOLDERS {
         // Several of these names are links to one folder.
         let Some(real) = sysroot.real_path(folder).value().cloned() else {
@@ -222,35 +322,15 @@ fn in_image(sysroot: &Sysroot, mounts: &[Mount]) -> Vec<ImageFile> {
                 .any(|library| name.starts_with(library))
         };
         for name in sysroot.list(&real, wanted).items() {
-            let version = name
-                .split_once(".so.")
-                .and_then(|(_, version)| Version::parse(version));
-            // `libcuda.so.1` is a link that anybody makes; the driver's own files end in its version.
-            if found.len() >= FILES_CAP
-                || version
-                    .as_ref()
-                    .is_none_or(|v| v.len() < 2 || v.major() < 100)
-            {
-                continue;
-            }
-            let path = join(&real, name);
-            let covered = |m: &Mount| m.target != "/" && is_below(&path, &m.target);
-            if mounts.iter().any(covered) {
-                continue;
-            }
-            if let Some(stat) = sysroot
-                .lstat(&path)
-                .value()
-                .filter(|stat| stat.kind == Kind::File)
-            {
-                found.push(ImageFile {
-                    path,
-                    size_bytes: stat.size_bytes,
-                    version,
-                });
-            }
+            look_at(join(&real, name));
         }
         seen.push(real);
+    }
+    let copies = [driver.libcuda.items(), driver.libnvidia_ml.items()];
+    // A toolkit's compat copy belongs to the image.
+    let own = |copy: &&LibraryCopy| !copy.is_compat() && !copy.is_stub();
+    for copy in copies.into_iter().flatten().filter(own) {
+        look_at(copy.real_path.clone());
     }
     found
 }

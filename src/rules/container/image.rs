@@ -1,9 +1,9 @@
 //! What is wrong with what came into a container, beside devices and libcuda: NVML left out, files without the links that
-//! the loader follows, driver libraries that the image ships itself, and no GPU where a program evidently wants one.
+//! the loader follows, and driver libraries that the image ships itself.
 
-use super::ways::{with_capabilities, with_gpus};
-use super::{asked, has_gpu_node, has_libcuda, with_request};
-use crate::facts::{FileKind, ImageFile, Layer, ReachedBy};
+use super::ways::with_capabilities;
+use super::{has_gpu_node, has_libcuda, with_request};
+use crate::facts::{ImageFile, Layer, ReachedBy};
 use crate::finding::{Finding, Fix, Severity};
 use crate::rules::stack::{in_words, verified, with_cu_init};
 use crate::rules::{Ctx, Outcome, known};
@@ -96,7 +96,7 @@ pub(super) fn container_library_not_linked(ctx: &Ctx<'_>) -> Outcome {
 /// Driver libraries lie in the image itself.
 pub(super) fn container_driver_in_image(ctx: &Ctx<'_>) -> Outcome {
     // In a system container the user space of the driver is installed by hand, rightly.
-    if !ctx.in_container() || !ctx.plain_linux() || matches!(ctx.engine(), "lxc") {
+    if !ctx.in_container() || !ctx.plain_linux() || ctx.is_system_container() {
         return Outcome::Clean;
     }
     let glue = known!(ctx.facts.container.glue, "what came into this container");
@@ -162,51 +162,7 @@ pub(super) fn container_driver_in_image(ctx: &Ctx<'_>) -> Outcome {
         finding = finding.evidence("host's kernel module", version.to_string(), source);
     }
     let finding = with_cu_init(ctx, with_request(ctx, finding));
-    Outcome::found([finding.fix(verified(ctx, Fix::at(Layer::Container, "build the image without driver packages (nvidia-utils, libnvidia-compute, a .run installer), and with runc as Docker's default runtime; the NVIDIA runtime mounts the host's libraries").cost("rebuild of the image")))])
-}
-
-/// No GPU was asked for, the host has one, and something here evidently wants it.
-pub(super) fn container_gpu_not_requested(ctx: &Ctx<'_>) -> Outcome {
-    if !ctx.in_container()
-        || asked(ctx)
-        || has_gpu_node(ctx)
-        || ctx.module_loaded() != Some(true)
-        || !ctx.plain_linux()
-        || ctx.facts.driver.nodes.is_unreadable()
-        || ctx.facts.driver.libcuda.is_unreadable()
-    {
-        return Outcome::Clean;
-    }
-    let usable = |copy: Option<&crate::facts::LibraryCopy>| {
-        copy.is_some_and(|copy| {
-            !copy.is_stub() && !copy.is_compat() && copy.kind != FileKind::Empty
-        })
-    };
-    if usable(ctx.libcuda()) || usable(ctx.libnvidia_ml()) {
-        return Outcome::Clean;
-    }
-    let Some(wants) = ctx.wants_a_gpu() else {
-        return Outcome::Clean;
-    };
-    let variable = match ctx.env("NVIDIA_VISIBLE_DEVICES") {
-        None => "not set".to_owned(),
-        Some(value) => format!("'{value}'"),
-    };
-    let mut finding = Finding::new(
-        "container-gpu-not-requested",
-        Layer::Container,
-        Severity::Note,
-        format!("this container was started without a GPU, and {wants} runs on the CPU here"),
-    )
-    .complaining(Layer::Framework)
-    .component("container runtime")
-    .detail("The host's driver runs. Nothing of it came in, since nobody asked for it. That is right where no GPU is wanted.")
-    .evidence("NVIDIA_VISIBLE_DEVICES", variable, "environment")
-    .evidence("wants a GPU", wants, ctx.facts.consumer.what.clone());
-    if let Some((version, source)) = ctx.facts.driver.loaded_version() {
-        finding = finding.evidence("host's kernel module", version.to_string(), source);
-    }
-    Outcome::found([finding.fix(with_gpus(ctx))])
+    Outcome::found([finding.fix(verified(ctx, Fix::at(Layer::Container, "build the image without driver packages (nvidia-utils, libnvidia-compute, a .run installer), and with runc as Docker's default runtime where Docker builds it; the host's libraries are mounted when it is started with GPUs").cost("rebuild of the image")))])
 }
 
 impl Ctx<'_> {
@@ -223,6 +179,17 @@ impl Ctx<'_> {
                 || format!("torch for CUDA {cuda}"),
                 |torch| format!("torch {} (CUDA {cuda})", torch.version),
             ));
+        }
+        // Their libraries say that they were built for CUDA.
+        let built = self.facts.framework.frameworks.items().iter();
+        let mut built = built.filter_map(|framework| {
+            let cuda = framework.cuda.value()?;
+            let version = framework.version.value();
+            let version = version.map_or_else(String::new, |version| format!(" {version}"));
+            Some(format!("{}{version} (CUDA {cuda})", framework.name))
+        });
+        if let Some(first) = built.next() {
+            return Some(first);
         }
         let own: Vec<String> = self
             .facts

@@ -11,6 +11,9 @@ use crate::sysroot::file_name;
 /// A call that takes longer than this is slow, in milliseconds.
 const SLOW_MS: u64 = 5000;
 
+/// `CUDA_ERROR_NO_DEVICE` of cuda.h.
+const NO_DEVICE: i64 = 100;
+
 /// The answers of all libraries that were asked.
 fn asked<'a>(ctx: &'a Ctx<'_>) -> impl Iterator<Item = &'a LibraryAnswers> {
     let vendor = &ctx.facts.vendor;
@@ -158,7 +161,13 @@ pub(super) fn cuda_init_failed(ctx: &Ctx<'_>) -> Outcome {
         };
     };
     // Asked on request on a machine without a driver: 100 is then the right answer.
-    let driver_here = ctx.module_loaded() == Some(true) || !ctx.plain_linux() || ctx.in_gvisor();
+    // In a container of which files of the driver were asked for and no GPU it is the right answer too.
+    if ctx.declines_gpus() && code == NO_DEVICE {
+        return Outcome::Clean;
+    }
+    let hidden = ctx.in_container() && ctx.module_loaded().is_none();
+    let driver_here =
+        ctx.module_loaded() == Some(true) || hidden || !ctx.plain_linux() || ctx.in_gvisor();
     if !driver_here && ctx.gpus().next().is_none() {
         return Outcome::Clean;
     }
@@ -265,7 +274,10 @@ pub(super) fn nvml_init_failed(ctx: &Ctx<'_>) -> Outcome {
     ) else {
         return Outcome::Clean;
     };
-    if ctx.plain_linux() && ctx.module_loaded() != Some(true) || ctx.on_tegra() {
+    if ctx.plain_linux() && ctx.module_loaded() != Some(true)
+        || ctx.on_tegra()
+        || ctx.declines_gpus()
+    {
         return Outcome::Clean;
     }
     let finding = Finding::new("nvml-init-failed", Layer::Driver, Severity::Warning, format!("nvmlInit answers {}, so nvidia-smi does not work", nvml_code(code)))

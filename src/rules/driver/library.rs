@@ -1,13 +1,17 @@
 //! The driver's user-space libraries: which copy the loader takes, and whether it is the right kind of one.
 
-use crate::facts::{FileKind, Layer, LibraryCopy, ReachedBy, Reading};
+use crate::facts::{FileKind, Injection, Layer, LibraryCopy, ReachedBy, Reading};
 use crate::finding::{Finding, Fix, Severity};
 use crate::rules::stack::{cuda_code, verified, with_cu_init};
-use crate::rules::{Ctx, Expectation, Outcome, gpu_expected, known};
+use crate::rules::{Ctx, Expectation, Outcome, gpu_expected, known, missing};
 use crate::sysroot::parent;
 
-/// Whether there is a GPU that a program could want: on the bus, in the driver's list, or by WSL's device.
+/// Whether there is a GPU that a program could want: on the bus, in the driver's list, or by WSL's device; in a container,
+/// one that was given to it.
 fn gpu_here(ctx: &Ctx<'_>) -> bool {
+    if ctx.in_container() {
+        return ctx.was_given_a_gpu();
+    }
     ctx.gpus().next().is_some()
         || !ctx.facts.driver.gpus.items().is_empty()
         || ctx.wsl_gpu()
@@ -261,6 +265,9 @@ pub(super) fn libcuda_stub(ctx: &Ctx<'_>) -> Outcome {
     let Some(stub) = chosen.or(short) else {
         return Outcome::Clean;
     };
+    if let Some(reason) = missing("whether this is a container", &ctx.facts.system.container) {
+        return Outcome::unknown(reason);
+    }
     let severity = match (chosen.is_some(), gpu_here(ctx)) {
         (_, false) => Severity::Note,
         (true, true) => Severity::Error,
@@ -296,7 +303,7 @@ pub(super) fn libcuda_stub(ctx: &Ctx<'_>) -> Outcome {
 
 /// The copy that the loader takes has nothing in it, or not enough.
 pub(super) fn driver_library_damaged(ctx: &Ctx<'_>) -> Outcome {
-    let mut findings = Vec::new();
+    let mut findings: Vec<Finding> = Vec::new();
     for (soname, copy) in [
         ("libcuda.so.1", ctx.libcuda()),
         ("libnvidia-ml.so.1", ctx.libnvidia_ml()),
@@ -309,6 +316,10 @@ pub(super) fn driver_library_damaged(ctx: &Ctx<'_>) -> Outcome {
             _ => continue,
         };
         let container = ctx.in_container();
+        // On a host it would be a fault, in a container that was given no GPU it is none.
+        if let Some(reason) = missing("whether this is a container", &ctx.facts.system.container) {
+            return Outcome::unknown(reason);
+        }
         let severity = if !gpu_here(ctx) {
             Severity::Note
         } else if soname == "libcuda.so.1" {
@@ -337,6 +348,13 @@ pub(super) fn driver_library_damaged(ctx: &Ctx<'_>) -> Outcome {
             .cost("root")
         };
         findings.push(finding.fix(verified(ctx, fix)));
+    }
+    // What emptied the one has emptied the other.
+    if let [first, second] = findings.as_mut_slice()
+        && first.title.ends_with("(0 bytes)")
+        && second.title.ends_with("(0 bytes)")
+    {
+        second.caused_by = Some(first.key.clone());
     }
     Outcome::found(findings)
 }
@@ -382,6 +400,34 @@ fn compat<'a>(ctx: &'a Ctx<'_>) -> Option<Compat<'a>> {
     Some(Compat { copy, misfit })
 }
 
+/// The file by which the container toolkit has put this copy first, and where that was seen: it makes it anew at each start.
+/// What a variable names is not its doing.
+fn put_first_by_toolkit<'a>(ctx: &'a Ctx<'_>, copy: &LibraryCopy) -> Option<(&'a str, &'a str)> {
+    let glue = ctx.facts.container.glue.value()?;
+    let by_variable = copy
+        .reached_by
+        .iter()
+        .any(|by| matches!(by, ReachedBy::LdLibraryPath(_) | ReachedBy::LdPreload));
+    let file = glue.compat_files.items().first().filter(|_| !by_variable)?;
+    Some((file, glue.compat_files.source()))
+}
+
+/// How the toolkit is kept from it. The key is of the legacy mode, the feature of all others. Source: the container toolkit's
+/// sources and changelog (1.17.5, 1.17.7).
+fn without_compat_by_toolkit(ctx: &Ctx<'_>) -> Fix {
+    const KEY: &str =
+        "cuda-compat-mode = \"disabled\" under [nvidia-container-runtime.modes.legacy]";
+    const FEATURE: &str = "disable-cuda-compat-lib-hook = true under [features]";
+    let glue = ctx.facts.container.glue.value();
+    let keys = match glue.map(|glue| glue.injection) {
+        Some(Injection::Legacy) => KEY.to_owned(),
+        Some(Injection::Cdi) => format!("{FEATURE} (in the legacy mode {KEY})"),
+        _ => format!("{KEY}, and {FEATURE} for CDI"),
+    };
+    Fix::at(Layer::Container, format!("on the host, keep the toolkit from it: {keys}, in /etc/nvidia-container-runtime/config.toml; then start the container anew. To remove the file in here lasts until the next start"))
+        .cost("root on the host, restart of the container")
+}
+
 /// A compat copy that cannot work on this driver or GPU.
 pub(super) fn compat_not_usable(ctx: &Ctx<'_>) -> Outcome {
     let Some(Compat { copy, misfit }) = compat(ctx) else {
@@ -406,6 +452,7 @@ pub(super) fn compat_not_usable(ctx: &Ctx<'_>) -> Outcome {
     let loaded = ctx
         .loaded_version()
         .map_or_else(String::new, ToString::to_string);
+    let by_toolkit = put_first_by_toolkit(ctx, copy);
     let mut finding = Finding::new(
         "compat-libcuda-not-usable",
         Layer::Driver,
@@ -414,7 +461,7 @@ pub(super) fn compat_not_usable(ctx: &Ctx<'_>) -> Outcome {
     )
     .complaining(Layer::Runtime)
     .component("libcuda.so.1")
-    .detail("The cuda-compat package brings a newer libcuda for older drivers, for data-center GPUs and for the branches that it names. Somebody put it on the loader's path, and it is found before the driver's own.")
+    .detail(format!("The cuda-compat package brings a newer libcuda for older drivers, for data-center GPUs and for the branches that it names. {}, and it is found before the driver's own.", if by_toolkit.is_some() { "The container toolkit has put that of the image first on the loader's path" } else { "Somebody put it on the loader's path" }))
     .evidence("loaded kernel module", loaded.clone(), ctx.facts.driver.loaded_version().map_or("", |(_, source)| source))
     .source("CUDA Compatibility guide: forward compatibility");
     finding = with_copy(finding, &format!("compat libcuda {version}"), copy);
@@ -459,9 +506,47 @@ pub(super) fn compat_not_usable(ctx: &Ctx<'_>) -> Outcome {
     let place = ctx
         .hands_off()
         .map_or_else(String::new, |place| format!(" {place}"));
-    Outcome::found([finding
-        .fix(verified(ctx, Fix::at(if ctx.in_container() { Layer::Container } else { Layer::Application }, format!("take the compat library off the loader's path: {}; driver {loaded} then serves every CUDA version of its family", off_the_path(copy)))))
-        .fix(verified(ctx, Fix::at(Layer::Driver, format!("or {upgrade}{place}, which makes the compat library unnecessary")).cost("root, reboot").second("only needed where something asks for more than the driver's own CUDA version")))])
+    if let Some((file, source)) = by_toolkit {
+        finding = finding.evidence(
+            "put first by",
+            format!("the container toolkit: {file}"),
+            source,
+        );
+    }
+    if by_toolkit.is_some() {
+        return Outcome::found([finding
+            .fix(verified(ctx, without_compat_by_toolkit(ctx)))
+            .fix(verified(ctx, Fix::at(Layer::Container, "or take an image without the compat package (/usr/local/cuda/compat), or of a CUDA version that this driver runs by itself").cost("rebuild of the image")))
+            .fix(verified(ctx, Fix::at(Layer::Driver, format!("or {upgrade}{place}, which makes the compat library unnecessary")).cost("root, reboot").second("only needed where something asks for more than the driver's own CUDA version")))]);
+    }
+    let mut finding = finding.fix(verified(ctx, Fix::at(if ctx.in_container() { Layer::Container } else { Layer::Application }, format!("take the compat library off the loader's path: {}; driver {loaded} then serves every CUDA version of its family", off_the_path(copy)))));
+    // In its legacy mode the toolkit tells ldconfig alone, and leaves no file.
+    if legacy_mode_may_have_put_first(ctx, copy) {
+        finding = finding.fix(
+            verified(ctx, without_compat_by_toolkit(ctx))
+                .second("where it was the container toolkit: its legacy mode puts the image's compat library first by itself, and leaves no file that says so"),
+        );
+    }
+    Outcome::found([finding.fix(verified(
+        ctx,
+        Fix::at(
+            Layer::Driver,
+            format!("or {upgrade}{place}, which makes the compat library unnecessary"),
+        )
+        .cost("root, reboot")
+        .second("only needed where something asks for more than the driver's own CUDA version"),
+    ))])
+}
+
+/// Whether nothing but the loader's cache leads to this copy, in a container whose driver came by the legacy mode.
+fn legacy_mode_may_have_put_first(ctx: &Ctx<'_>, copy: &LibraryCopy) -> bool {
+    let glue = ctx.facts.container.glue.value();
+    glue.is_some_and(|glue| glue.injection == Injection::Legacy)
+        && copy.reached_by.contains(&ReachedBy::LdCache)
+        && !copy
+            .reached_by
+            .iter()
+            .any(|by| matches!(by, ReachedBy::LdLibraryPath(_) | ReachedBy::LdPreload))
 }
 
 /// A compat copy that works, or about which nothing is wrong.

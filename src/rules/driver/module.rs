@@ -821,33 +821,7 @@ fn mismatch_fixes(
     stray: bool,
 ) -> Finding {
     if ctx.in_container() {
-        let glue = ctx.facts.container.glue.value();
-        let mounted =
-            glue.is_some_and(|glue| glue.mounts.iter().any(|m| m.target == copy.real_path));
-        let finding = match glue.filter(|_| mounted) {
-            Some(glue) => finding.evidence(
-                "how it came in",
-                glue.injection.words(),
-                ctx.facts.container.glue.source(),
-            ),
-            None => finding,
-        };
-        let finding = finding
-            .fix(verified(ctx, Fix::at(Layer::Container, format!("start the container anew so that it gets the host's {loaded} libraries; if they come from a CDI specification, generate that again on the host; if the image ships {}, take it out of the image", copy.path)).cost("restart of the container")));
-        // What was mounted in is old since the specification is, or since the host was upgraded under the container.
-        return if mounted {
-            finding.fix(
-                Fix::at(
-                    Layer::Container,
-                    "on the host, write the CDI specification anew, then start the container again",
-                )
-                .line("sudo nvidia-ctk cdi generate --output=/etc/cdi/nvidia.yaml")
-                .cost("root on the host")
-                .second("only where the host gives GPUs by CDI"),
-            )
-        } else {
-            finding
-        };
+        return crate::rules::container::mismatch_fixes(ctx, finding, loaded, copy);
     }
     let right_one = ctx
         .facts

@@ -229,8 +229,37 @@ pub(super) fn device_node_wrong_major(ctx: &Ctx<'_>) -> Outcome {
     }])
 }
 
+/// UVM is not loaded on the host, which a container cannot do for it.
+fn uvm_missing_on_host(ctx: &Ctx<'_>) -> Finding {
+    let finding = Finding::new("uvm-missing", Layer::Driver, Severity::Error, "nvidia_uvm is not loaded on the host, so that this container has no /dev/nvidia-uvm and CUDA cannot start")
+        .complaining(Layer::Runtime)
+        .component("nvidia-uvm.ko")
+        .detail("CUDA needs unified virtual memory, NVML does not: nvidia-smi shows a healthy GPU while cuInit fails with 999 or 100. A container can neither load the module nor make its node; both are the host's, and the node comes in when the container is started.")
+        .evidence("module nvidia_uvm", "not loaded", ctx.facts.driver.modules.source())
+        .evidence("major of nvidia-uvm", "none", ctx.facts.driver.majors.source())
+        .evidence("/dev/nvidia-uvm", "absent", "/dev");
+    with_init_answers(ctx, finding)
+        .fix(verified(
+            ctx,
+            Fix::at(
+                Layer::Driver,
+                "on the host, load the module and make its node; then start the container anew",
+            )
+            .line("sudo modprobe nvidia_uvm && sudo nvidia-modprobe -u -c 0")
+            .cost("root on the host, restart of the container"),
+        ))
+        .fix(
+            Fix::at(Layer::Driver, "on the host, have it loaded at every boot")
+                .line("echo nvidia_uvm | sudo tee /etc/modules-load.d/nvidia-uvm.conf")
+                .cost("root on the host"),
+        )
+}
+
 /// UVM: NVML works without it, CUDA does not.
 pub(super) fn uvm_missing(ctx: &Ctx<'_>) -> Outcome {
+    if ctx.host_lacks_uvm() {
+        return Outcome::found([uvm_missing_on_host(ctx)]);
+    }
     if !host_with_module(ctx) || ctx.cuda_works() || ctx.gpus().next().is_none() {
         return Outcome::Clean;
     }
