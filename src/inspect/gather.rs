@@ -27,6 +27,8 @@ use crate::sysroot::{self, RegularFile, Sysroot, file_name, join, parent};
 
 /// How a need is met that another member of the wheel meets.
 pub const IN_WHEEL: &str = "in this wheel";
+/// What is said of a file that a distribution lists.
+pub(super) const NOT_THERE: &str = ", but not there";
 /// How a need is not met by the loader that a library elsewhere in the image could meet.
 pub(super) const ELSEWHERE: &str = "not found, though the image has it elsewhere";
 /// The deepest folder that is entered.
@@ -574,7 +576,7 @@ impl Gatherer<'_, '_> {
                     } else {
                         self.found
                             .problems
-                            .push(format!("{path}: listed by {name} {version}, but not there"));
+                            .push(format!("{path}: listed by {name} {version}{NOT_THERE}"));
                     }
                 }
             }

@@ -67,11 +67,11 @@ impl Machine {
     /// The processor that programs there have to be for: what was said, else what its GPUs are built together with, else
     /// `x86_64`; and why it is taken.
     pub fn processor(&self, matrix: &Matrix) -> (&str, &'static str) {
+        // Grace: one module with the processor, as Jetson is.
+        const WITH_ARM: &[&str] = &["GH200", "GB200", "GB300", "GB10"];
         if let Some(arch) = &self.arch {
             return (arch, "of the target");
         }
-        // Grace and Jetson: one module with the processor.
-        const WITH_ARM: &[&str] = &["GH200", "GB200", "GB300", "GB10"];
         let is_with_arm = |gpu: &MachineGpu| {
             let mut words = gpu.name.split(|c: char| !c.is_ascii_alphanumeric());
             words.any(|word| WITH_ARM.contains(&word))

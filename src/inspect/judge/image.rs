@@ -25,8 +25,12 @@ pub fn of_image(
         glibcxx: None,
         musl: false,
         glibc_of: None,
-        // What of it is for another one is judged only where all of it is.
-        arch: image.arch.clone(),
+        // What of it is for another one than itself is judged only where all of it is; of an image for another processor
+        // that is told of the whole.
+        arch: image
+            .arch
+            .clone()
+            .filter(|arch| machine.processor(matrix).0 == arch),
         cuda: None,
         provides: Vec::new(),
         container: true,
@@ -52,7 +56,9 @@ pub fn of_image(
         }
         libcuda::unused(&mut findings, path, image, machine, matrix);
         // That the driver is too old comes first, and then one fault is told: a newer one leaves the library aside.
-        let is_too_old = findings.iter().any(|f| f.id == "driver-too-old");
+        let is_too_old = findings
+            .iter()
+            .any(|f| f.id == "driver-too-old" && f.severity == Severity::Error);
         let taken = taken.filter(|_| !is_too_old && !is_told);
         libcuda::judge(
             path,

@@ -10,7 +10,7 @@ use std::collections::{BTreeMap, BTreeSet};
 pub use elsewhere::{Brought, by_minor_version, of_machine, unmet};
 pub use image::of_image;
 
-use super::{Container, File, Inspection, Kind, Linkage, Machine, Module, Use};
+use super::{Container, File, Inspection, Kind, Linkage, Machine, Module, Use, gather};
 use crate::ask::{Way, WayKind};
 use crate::diagnosis::{Status, Verdict};
 use crate::facts::{Layer, Vendor};
@@ -74,7 +74,14 @@ pub fn judge(found: &mut Inspection, machine: Option<&Machine>, matrix: &Matrix)
     }
     // What was not read may stand in the way.
     if machine.is_some() {
-        unknown.extend(found.problems.iter().cloned());
+        let is_read = |problem: &&String| problem.ends_with(gather::NOT_THERE);
+        let unread: Vec<&String> = found.problems.iter().filter(|p| !is_read(p)).collect();
+        if let Some((first, rest)) = unread.split_first() {
+            unknown.push(match rest.len() {
+                0 => (*first).clone(),
+                n => format!("{first} (and {n} more that were not read)"),
+            });
+        }
     }
     found.verdict = Some(verdict(found, &findings, &unknown, machine));
     found.findings = Some(findings);
