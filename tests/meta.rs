@@ -417,8 +417,11 @@ const OF_WHAT_IS_NAMED: &[(&str, &str)] = &[
     ("device-code-partial", "src/inspect/judge/tests.rs"),
     ("file-damaged", "src/inspect/judge/tests.rs"),
     ("glibc-too-old", "src/inspect/judge/tests.rs"),
-    ("image-has-driver-files", "src/inspect/judge/image.rs"),
-    ("image-requirement-not-met", "src/inspect/judge/image.rs"),
+    ("image-has-driver-files", "src/inspect/judge/image/tests.rs"),
+    (
+        "image-requirement-not-met",
+        "src/inspect/judge/image/tests.rs",
+    ),
     ("library-not-found", "src/inspect/judge/tests.rs"),
     ("libstdcxx-too-old", "src/inspect/judge/tests.rs"),
     ("process-library-replaced", "tests/real/application.rs"),

@@ -168,6 +168,24 @@ pub(crate) fn meant(matrix: &Matrix, asked: &target::Gpu) -> Meant {
     }
 }
 
+/// Whether a GPU that was asked for may use forward compatibility: that of the products that its name stands for, of which
+/// only those of this capability count; `None` where that differs, or is not known.
+pub(crate) fn compat_eligible(
+    matrix: &Matrix,
+    asked: &target::Gpu,
+    wanted: Capability,
+) -> Option<bool> {
+    let meant = meant(matrix, asked);
+    let kinds = || {
+        let all = meant.kinds.iter();
+        all.filter(|kind| kind.capability == Some(wanted))
+    };
+    let first = kinds().next()?.compat_eligible?;
+    kinds()
+        .all(|kind| kind.compat_eligible == Some(first))
+        .then_some(first)
+}
+
 type Found = Result<(Vec<GpuKind>, Vec<String>), String>;
 
 fn by_id(matrix: &Matrix, vendor: u16, device: u16) -> Found {

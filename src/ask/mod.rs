@@ -19,8 +19,8 @@ mod ways;
 use serde::Serialize;
 
 pub use can::can;
-pub(crate) use gpus::meant;
 pub use gpus::{GpuKind, Meant};
+pub(crate) use gpus::{compat_eligible, meant};
 pub use look_up::{Product, cuda, driver, gpu, release, torch};
 pub use requirement::requirement;
 pub(crate) use requirement::{hosts, ways as requirement_ways};

@@ -2,14 +2,16 @@
 
 use std::cell::Cell;
 use std::io::IsTerminal as _;
+use std::path::Path;
 use std::time::Instant;
 
-use super::{overlay, print, root_at, terminal, with_watch};
+use super::{overlay, print, terminal, with_watch};
 use crate::cli::{FailOn, InspectArgs, InspectFormat};
 use crate::diagnosis::Status;
 use crate::error::Error;
+use crate::image;
 use crate::inspect::gather::{Request, gather};
-use crate::inspect::{self, Inspection, Machine};
+use crate::inspect::{self, File, Inspection, Machine};
 use crate::probe::resolve::{Environment, Resolver};
 use crate::read::fatbin::Look;
 use crate::redact::{self, Secrets};
@@ -19,9 +21,15 @@ use crate::target::Target;
 
 pub(super) fn run(args: &InspectArgs) -> Result<u8, Error> {
     let matrix = overlay::matrix(None, !args.no_redact)?;
+    // An image as the root: what is in it is judged as it would be in a container of it.
+    let image = args
+        .root
+        .as_ref()
+        .map(|root| path_text(root))
+        .filter(|root| image::is_image(&Sysroot::live(), root));
     let sysroot = match &args.root {
-        Some(dir) => root_at(dir)?,
-        None => Sysroot::live(),
+        Some(dir) if image.is_none() => Sysroot::at(dir)?,
+        _ => Sysroot::live(),
     };
     let target = match &args.target {
         Some(text) => {
@@ -62,13 +70,19 @@ pub(super) fn run(args: &InspectArgs) -> Result<u8, Error> {
         all_of_images: args.all,
         progress: &|count, path| progress.show(count, path),
         looked: None,
+        arch: match &machine {
+            Some(machine) if !machine.here => machine.processor(&matrix).0,
+            _ => inspect::ARCH,
+        },
     };
     let mut wrong = None;
     with_watch(|| {
         for path in &args.paths {
             // One bad name does not keep the others from being looked at.
-            let looked = super::readable_name(path)
-                .and_then(|()| gather(&path_text(path), &request, &mut found));
+            let looked = super::readable_name(path).and_then(|()| match &image {
+                Some(image) => within(image, path, &request, &mut found),
+                None => gather(&path_text(path), &request, &mut found),
+            });
             if let Err(e) = looked
                 && let Some(before) = wrong.replace(e)
             {
@@ -116,6 +130,68 @@ pub(super) fn run(args: &InspectArgs) -> Result<u8, Error> {
     Ok(u8::from(
         fails || is_unknown && args.fail_on == FailOn::Unknown,
     ))
+}
+
+/// Looks at a path in an image: at the image, of which what lies there is kept.
+fn within(
+    image: &str,
+    path: &Path,
+    request: &Request<'_>,
+    found: &mut Inspection,
+) -> Result<(), Error> {
+    let wanted = path_text(path);
+    let wanted = format!("/{}", wanted.trim_matches('/'));
+    let is_whole = wanted == "/";
+    let mut inside = Inspection::default();
+    // Of a file that is named all is told.
+    let request = Request {
+        all_of_images: request.all_of_images || !is_whole,
+        ..*request
+    };
+    gather(image, &request, &mut inside)?;
+    if !is_whole {
+        let below = format!("{}/", wanted.trim_end_matches('/'));
+        let place = |file: &File| {
+            let place = file.path.strip_prefix(image)?.strip_prefix('!')?;
+            Some(place.to_owned())
+        };
+        let all = request.all;
+        inside.files.retain(|file| {
+            place(file).is_some_and(|place| {
+                let is_told = all || file.is_gpu() || file.is_damaged();
+                place == wanted || place.starts_with(&below) && is_told
+            })
+        });
+        if inside.files.is_empty() {
+            return Err(Error::file(
+                "inspect",
+                path,
+                "there is no such file in the image, or nothing that device code can be in",
+            ));
+        }
+    }
+    // One image, however many paths in it are named.
+    for container in inside.containers {
+        if found
+            .containers
+            .iter()
+            .all(|other| other.path != container.path)
+        {
+            found.looked_at += container.looked_at;
+            found.containers.push(container);
+        }
+    }
+    for file in inside.files {
+        if found.files.iter().all(|other| other.path != file.path) {
+            found.files.push(file);
+        }
+    }
+    for problem in inside.problems {
+        if !found.problems.contains(&problem) {
+            found.problems.push(problem);
+        }
+    }
+    Ok(())
 }
 
 /// Without what a report may not hold.

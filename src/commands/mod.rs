@@ -152,12 +152,24 @@ pub(crate) fn readable_name(path: &Path) -> Result<(), Error> {
     }
 }
 
+/// A root that is looked at.
+struct Root {
+    sysroot: Sysroot,
+    /// The variables that the configuration of an image sets.
+    environment: Option<BTreeMap<String, String>>,
+    image: Option<probe::Image>,
+}
+
 /// A folder, or a container image, that is read as the root of a machine.
-fn root_at(path: &Path) -> Result<Sysroot, Error> {
+fn root_at(path: &Path) -> Result<Root, Error> {
     let live = Sysroot::live();
     let text = path_text(path);
     if !image::is_image(&live, &text) {
-        return Sysroot::at(path);
+        return Ok(Root {
+            sysroot: Sysroot::at(path)?,
+            environment: None,
+            image: None,
+        });
     }
     // What is asked of libraries later stands in the pages that this reads.
     let progress = inspect::Progress::new();
@@ -172,10 +184,17 @@ fn root_at(path: &Path) -> Result<Sysroot, Error> {
     };
     let image = image::open(&live, &text, false, &mut show)
         .map_err(|why| Error::file("read", path, why))?;
-    for problem in image.problems {
+    for problem in &image.problems {
         terminal::say(&format!("{text}: {problem}"));
     }
-    Ok(Sysroot::of_image(image.tree))
+    let config = image.described.config.as_ref();
+    Ok(Root {
+        environment: config.map(|_| crate::inspect::variables_of(&image)),
+        image: Some(probe::Image {
+            lacks: image.problems.first().cloned(),
+        }),
+        sysroot: Sysroot::of_image(image.tree),
+    })
 }
 
 /// What takes the secrets of this machine out of a log's lines; `None` where they are to be kept.
@@ -194,8 +213,13 @@ fn look(args: &LookArgs) -> Result<Facts, Error> {
         ),
         None => None,
     };
-    let sysroot = match (&args.root, &process) {
-        (Some(dir), _) => root_at(dir)?,
+    let root = args.root.as_ref().map(|dir| root_at(dir)).transpose()?;
+    let (root, of_image, image) = match root {
+        Some(root) => (Some(root.sysroot), root.environment, root.image),
+        None => (None, None, None),
+    };
+    let sysroot = match (root, &process) {
+        (Some(root), _) => root,
         (None, Some((process, _))) if process.other_root.value() == Some(&true) => {
             Sysroot::of_process(process.pid)
         }
@@ -204,6 +228,10 @@ fn look(args: &LookArgs) -> Result<Facts, Error> {
     let (process, environment) = match process {
         Some((process, environment)) => (Some(process), environment),
         None if live => (None, Reading::present(own_environment(), "environment")),
+        None if of_image.is_some() => (
+            None,
+            Reading::present(of_image.unwrap_or_default(), "configuration of the image"),
+        ),
         None => (
             None,
             Reading::unreadable(
@@ -289,6 +317,7 @@ fn look(args: &LookArgs) -> Result<Facts, Error> {
         redact: !args.no_redact,
         launcher: launcher()?,
         say: terminal::say,
+        image,
     };
     Ok(with_watch(|| probe::take(&request)))
 }

@@ -12,7 +12,7 @@ use crate::error::Error;
 use crate::facts::Layer;
 use crate::image;
 use crate::inspect::gather::{Request, gather};
-use crate::inspect::{Inspection, Kind};
+use crate::inspect::{self, Inspection, Kind};
 use crate::matrix::Matrix;
 use crate::preflight::config::{self, Config};
 use crate::preflight::fleet::{self, Target};
@@ -54,10 +54,17 @@ pub(super) fn run(args: &PreflightArgs) -> Result<u8, Error> {
         (named(&args.paths), String::new())
     };
     let mut artifacts = Vec::new();
+    let mut archs: Vec<&str> = Vec::new();
+    for target in &targets {
+        let (arch, _) = target.machine.processor(&matrix);
+        if !archs.contains(&arch) {
+            archs.push(arch);
+        }
+    }
     with_watch(|| {
         for (path, is_named) in &found.paths {
             let place = place(&folder, path);
-            artifacts.extend(read(&sysroot, &place, path, *is_named)?);
+            artifacts.extend(for_each(&sysroot, &place, path, *is_named, &archs)?);
         }
         Ok::<(), Error>(())
     })?;
@@ -321,8 +328,53 @@ fn not_over(args: &ReportArgs, artifacts: &[Read], folder: &str) -> Result<(), E
     Ok(())
 }
 
+/// Reads one artifact, and where it is an index of images for several processors, the image for each that a target has.
+fn for_each(
+    sysroot: &Sysroot,
+    place: &str,
+    path: &str,
+    is_named: bool,
+    archs: &[&str],
+) -> Result<Vec<Read>, Error> {
+    let first = archs.first().copied().unwrap_or(inspect::ARCH);
+    let Some(mut whole) = read(sysroot, place, path, is_named, first)? else {
+        return Ok(Vec::new());
+    };
+    let others: Vec<&str> = archs
+        .iter()
+        .copied()
+        .filter(|arch| {
+            let image = whole.image.as_ref();
+            image.is_some_and(|image| image.other_archs.iter().any(|other| other == arch))
+        })
+        .collect();
+    if others.is_empty() {
+        return Ok(vec![whole]);
+    }
+    whole.not_on = others.iter().map(|arch| (*arch).to_owned()).collect();
+    let mut all = vec![whole];
+    for arch in others {
+        if let Some(mut one) = read(sysroot, place, path, is_named, arch)? {
+            let is_other = |other: &&&str| **other != arch;
+            one.not_on = archs
+                .iter()
+                .filter(is_other)
+                .map(|arch| (*arch).to_owned())
+                .collect();
+            all.push(one);
+        }
+    }
+    Ok(all)
+}
+
 /// Reads one artifact; `None` where a glob met a file that device code cannot be in.
-fn read(sysroot: &Sysroot, place: &str, path: &str, is_named: bool) -> Result<Option<Read>, Error> {
+fn read(
+    sysroot: &Sysroot,
+    place: &str,
+    path: &str,
+    is_named: bool,
+    arch: &str,
+) -> Result<Option<Read>, Error> {
     if manifest::is_manifest(place) || is_list_of_requirements(sysroot, place) {
         return Ok(Some(read_manifest(sysroot, place, path)?));
     }
@@ -336,6 +388,7 @@ fn read(sysroot: &Sysroot, place: &str, path: &str, is_named: bool) -> Result<Op
         all_of_images: false,
         progress: &|count, path| progress.show(count, path),
         looked: None,
+        arch,
     };
     let done = gather(place, &request, &mut found);
     progress.clear();
@@ -367,7 +420,11 @@ fn read(sysroot: &Sysroot, place: &str, path: &str, is_named: bool) -> Result<Op
     let unread = found
         .problems
         .iter()
-        .map(|problem| format!("{path}: {problem}"))
+        .map(|problem| match problem.strip_prefix(place) {
+            // It is named there already.
+            Some(rest) if rest.starts_with([':', '!', '/']) => format!("{path}{rest}"),
+            _ => format!("{path}: {problem}"),
+        })
         .collect();
     found.files.retain(|file| file.kind != Kind::Other);
     let image = found.containers.pop().and_then(|last| last.image);
@@ -385,6 +442,7 @@ fn read(sysroot: &Sysroot, place: &str, path: &str, is_named: bool) -> Result<Op
         pins: Vec::new(),
         requires,
         unread,
+        not_on: Vec::new(),
     };
     if read.kind == "folder" {
         // What is pinned beside the binaries goes with them. Folders in it are other projects, tests, documents.

@@ -308,6 +308,10 @@ fn container(ctx: &Ctx<'_>) -> (bool, String) {
             }
             (true, text)
         }
+        Reading::Absent { .. } if ctx.facts.scope.is_image() => (
+            false,
+            "a container image: what a host brings to its containers is not in it".to_owned(),
+        ),
         Reading::Absent { .. } => (false, "not in a container".to_owned()),
         Reading::Unreadable { reason } => (false, format!("not read: {reason}")),
     }

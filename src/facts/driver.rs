@@ -349,18 +349,28 @@ impl LibraryCopy {
     /// Whether this is a compat copy: by its note, or by the folder that the compat packages use.
     pub fn is_compat(&self) -> bool {
         self.compat.is_present()
-            || [&self.path, &self.real_path].iter().any(|p| {
-                p.split('/')
-                    .any(|part| part == "compat" || part.starts_with("compat_"))
-            })
+            || [&self.path, &self.real_path]
+                .iter()
+                .any(|path| is_in_compat(path))
     }
 
     /// Whether this is a link-time stub, by the folder that toolkits keep stubs in.
     pub fn is_stub(&self) -> bool {
         [&self.path, &self.real_path]
             .iter()
-            .any(|p| p.split('/').any(|part| part == "stubs"))
+            .any(|path| is_in_stubs(path))
     }
+}
+
+/// Whether a path is one of a folder that compat packages use: `/usr/local/cuda-13.1/compat/lib.real/...`.
+pub fn is_in_compat(path: &str) -> bool {
+    path.split('/')
+        .any(|part| part == "compat" || part.starts_with("compat_"))
+}
+
+/// Whether a path is one of a folder that toolkits keep stubs in.
+pub fn is_in_stubs(path: &str) -> bool {
+    path.split('/').any(|part| part == "stubs")
 }
 
 /// What a library file turned out to be.

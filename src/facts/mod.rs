@@ -319,7 +319,7 @@ pub struct Facts {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct Scope {
-    /// `live`, or `root` where a folder was read as a machine's root.
+    /// `live`; `root` where a folder was read as a machine's root, `image` where a container image was.
     pub mode: String,
     /// Whether init calls and `open()` were made.
     pub calls: Calls,
@@ -327,6 +327,16 @@ pub struct Scope {
     pub as_root: Reading<bool>,
     /// Whether it was started through sudo: then it is root's environment that was seen.
     pub sudo: Reading<bool>,
+}
+
+impl Scope {
+    /// Whether a container image was read: no machine, and what its host brings is not there.
+    pub fn is_image(&self) -> bool {
+        self.mode == Self::IMAGE
+    }
+
+    /// The mode where a container image was read.
+    pub const IMAGE: &'static str = "image";
 }
 
 /// Whether calls with side effects (cuInit, nvmlInit, `open()`) were made.

@@ -5,7 +5,6 @@ use std::sync::Arc;
 
 use super::{Described, Layer, Packed, Slice, Source};
 use crate::facts::Reading;
-use crate::inspect::ARCH;
 use crate::read::oci::{self, Descriptor, MAX_JSON, MAX_LAYERS, Manifest, Saved};
 use crate::read::tar::{self, Members};
 use crate::read::unpacked::Packing;
@@ -157,10 +156,10 @@ pub(crate) fn is_layout(sysroot: &Sysroot, path: &str) -> bool {
             .all(|name| sysroot.exists(&join(path, name)))
 }
 
-/// Finds an image's layers.
-pub(super) fn find(sysroot: &Sysroot, path: &str) -> Result<Found, String> {
+/// Finds an image's layers; of several images in an index that for a processor.
+pub(super) fn find(sysroot: &Sysroot, path: &str, arch: &str) -> Result<Found, String> {
     if is_layout(sysroot, path) {
-        return by_index(&Store::Folder(sysroot, path), "oci-layout");
+        return by_index(&Store::Folder(sysroot, path), "oci-layout", arch);
     }
     let file = match sysroot.file(path) {
         Reading::Present { value, .. } => value,
@@ -234,7 +233,7 @@ pub(super) fn find(sysroot: &Sysroot, path: &str) -> Result<Found, String> {
     if is_saved {
         by_manifest(&store)
     } else if is_index {
-        by_index(&store, "oci-archive")
+        by_index(&store, "oci-archive", arch)
     } else {
         Err("has neither manifest.json nor index.json: it is no container image".to_owned())
     }
@@ -314,6 +313,7 @@ fn by_manifest(store: &Store<'_>) -> Result<Found, String> {
             name: name(saved),
             config: Some(config),
             layers: told,
+            ..Described::default()
         },
         layers,
         is_root: false,
@@ -332,8 +332,9 @@ fn limited(layers: usize) -> Result<(), String> {
 }
 
 /// By the OCI's index.
-fn by_index(store: &Store<'_>, form: &str) -> Result<Found, String> {
+fn by_index(store: &Store<'_>, form: &str, arch: &str) -> Result<Found, String> {
     let mut problems = Vec::new();
+    let mut other_archs = Vec::new();
     let mut name = None;
     let mut manifest =
         oci::manifest(&store.json("index.json")?).map_err(|e| format!("its index.json {e}"))?;
@@ -345,7 +346,7 @@ fn by_index(store: &Store<'_>, form: &str) -> Result<Found, String> {
                 "its indexes lie more than {MAX_INDEXES} deep in each other"
             ));
         }
-        let chosen = chosen(&manifest, &mut problems)?;
+        let chosen = chosen(&manifest, arch, &mut problems, &mut other_archs)?;
         name = name.or_else(|| chosen.name());
         let bytes = store.blob(chosen)?;
         manifest = oci::manifest(&bytes).map_err(|e| format!("its manifest {e}"))?;
@@ -401,6 +402,7 @@ fn by_index(store: &Store<'_>, form: &str) -> Result<Found, String> {
             name,
             config: Some(config),
             layers: told,
+            other_archs,
         },
         layers,
         is_root: false,
@@ -409,23 +411,35 @@ fn by_index(store: &Store<'_>, form: &str) -> Result<Found, String> {
     })
 }
 
-/// The image of an index that is read: the one for this processor, else the first. Where it is not the only one that it may
-/// be, the others are told; images of one name for other processors are no others.
-fn chosen<'m>(index: &'m Manifest, problems: &mut Vec<String>) -> Result<&'m Descriptor, String> {
+/// The image of an index that is read: the one for that processor, else the first. Where it is not the only one that it may
+/// be, the others are told; images of one name for other processors are no others, and only their processors are noted.
+fn chosen<'m>(
+    index: &'m Manifest,
+    arch: &str,
+    problems: &mut Vec<String>,
+    other_archs: &mut Vec<String>,
+) -> Result<&'m Descriptor, String> {
     let images: Vec<&Descriptor> = index
         .manifests
         .iter()
         .filter(|m| m.may_be_image())
         .collect();
-    let runs_here = |descriptor: &&Descriptor| {
+    let arch_of = |descriptor: &Descriptor| {
         let platform = descriptor.platform.as_ref();
-        platform.is_some_and(|p| oci::arch(&p.architecture) == ARCH)
+        platform.map(|p| oci::arch(&p.architecture).to_owned())
     };
-    let here: Vec<&Descriptor> = images.iter().copied().filter(runs_here).collect();
-    let may_be = if here.is_empty() { images } else { here };
+    let runs_there = |descriptor: &&Descriptor| arch_of(descriptor).as_deref() == Some(arch);
+    let there: Vec<&Descriptor> = images.iter().copied().filter(runs_there).collect();
+    let others: Vec<&Descriptor> = images.iter().copied().filter(|d| !runs_there(d)).collect();
+    let may_be = if there.is_empty() { images } else { there };
     let Some(first) = may_be.first() else {
         return Err("its index names no image for Linux".to_owned());
     };
+    let mut archs: Vec<String> = others.into_iter().filter_map(arch_of).collect();
+    archs.retain(|other| Some(other) != arch_of(first).as_ref());
+    other_archs.extend(archs);
+    other_archs.sort_unstable();
+    other_archs.dedup();
     if may_be.len() > 1 {
         let platform = first.platform.as_ref();
         let what = first
@@ -446,8 +460,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_image_for_this_processor_is_read() {
-        let read = |platforms: &[&str]| {
+    fn the_image_for_that_processor_is_read() {
+        let read = |wanted: &str, platforms: &[&str]| {
             let manifests: Vec<String> = platforms
                 .iter()
                 .enumerate()
@@ -459,20 +473,20 @@ mod tests {
                 .collect();
             let text = format!(r#"{{"manifests":[{}]}}"#, manifests.join(","));
             let index = oci::manifest(text.as_bytes()).unwrap();
-            let mut problems = Vec::new();
-            let digest = chosen(&index, &mut problems).map(|m| m.digest.clone());
-            (digest, problems.len())
+            let (mut problems, mut archs) = (Vec::new(), Vec::new());
+            let digest = chosen(&index, wanted, &mut problems, &mut archs);
+            let digest = digest.map(|m| m.digest.clone());
+            (digest, problems.len(), archs.join(" "))
         };
-        let is = |digest: &str, problems| (Ok(digest.to_owned()), problems);
-        let (own, other) = if ARCH == "aarch64" {
-            ("arm64", "amd64")
-        } else {
-            ("amd64", "arm64")
+        let is = |digest: &str, problems, archs: &str| {
+            (Ok(digest.to_owned()), problems, archs.to_owned())
         };
-        assert_eq!(read(&[other, own]), is("1", 0));
-        assert_eq!(read(&[other]), is("0", 0));
-        assert_eq!(read(&[other, "s390x"]), is("0", 1));
-        assert_eq!(read(&[own, own]), is("0", 1));
-        assert!(read(&[]).0.is_err());
+        let both = ["arm64", "amd64"];
+        assert_eq!(read("x86_64", &both), is("1", 0, "aarch64"));
+        assert_eq!(read("aarch64", &both), is("0", 0, "x86_64"));
+        assert_eq!(read("x86_64", &["arm64"]), is("0", 0, ""));
+        assert_eq!(read("x86_64", &["arm64", "s390x"]), is("0", 1, "s390x"));
+        assert_eq!(read("x86_64", &["amd64", "amd64"]), is("0", 1, ""));
+        assert!(read("x86_64", &[]).0.is_err());
     }
 }

@@ -69,6 +69,8 @@ pub struct Described {
     pub config: Option<oci::Config>,
     /// Its layers, the lowest first.
     pub layers: Vec<Layer>,
+    /// For which other processors its index has an image, as `uname -m` writes them.
+    pub other_archs: Vec<String>,
 }
 
 /// A layer.
@@ -281,8 +283,7 @@ pub fn is_image(sysroot: &Sysroot, path: &str) -> bool {
         })
 }
 
-/// Reads an image. `show` is shown its files as they come by. With `all` the digests of layers that are not packed are
-/// checked too, which takes reading all of them.
+/// Reads an image, of several in an index the one for this processor: see [`open_for`].
 ///
 /// # Errors
 /// In words: what is wrong with it.
@@ -292,7 +293,22 @@ pub fn open(
     all: bool,
     show: &mut Show<'_>,
 ) -> Result<Image, String> {
-    let found = layout::find(sysroot, path)?;
+    open_for(sysroot, path, crate::inspect::ARCH, all, show)
+}
+
+/// Reads an image, of several in an index the one for a processor (`x86_64`). `show` is shown its files as they come by. With
+/// `all` the digests of layers that are not packed are checked too, which takes reading all of them.
+///
+/// # Errors
+/// In words: what is wrong with it.
+pub fn open_for(
+    sysroot: &Sysroot,
+    path: &str,
+    arch: &str,
+    all: bool,
+    show: &mut Show<'_>,
+) -> Result<Image, String> {
+    let found = layout::find(sysroot, path, arch)?;
     let mut described = found.described;
     let mut problems = found.problems;
     let mut tree = Tree::new();

@@ -27,6 +27,10 @@ use crate::sysroot::{self, RegularFile, Sysroot, file_name, join, parent};
 
 /// How a need is met that another member of the wheel meets.
 pub const IN_WHEEL: &str = "in this wheel";
+/// What is said of a file that a distribution lists.
+pub(super) const NOT_THERE: &str = ", but not there";
+/// How a need is not met by the loader that a library elsewhere in the image could meet.
+pub(super) const ELSEWHERE: &str = "not found, though the image has it elsewhere";
 /// The deepest folder that is entered.
 const MAX_DEPTH: usize = 64;
 /// The most bytes of a RECORD file; torch's has 2 MB.
@@ -123,6 +127,8 @@ pub struct Request<'a> {
     pub progress: &'a dyn Fn(u64, &str),
     /// What was looked at before: the files of an image, as they came by.
     pub looked: Option<&'a RefCell<Looked>>,
+    /// For which processor an image is read, where its index has several: `x86_64`.
+    pub arch: &'a str,
 }
 
 /// Looks at a path and adds what it holds.
@@ -154,7 +160,13 @@ pub fn gather(path: &str, request: &Request<'_>, found: &mut Inspection) -> Resu
             gatherer.container(path, "python-environment", |this| this.environment(path));
         }
         sysroot::Kind::Folder => {
+            let before = gatherer.found.files.len();
             gatherer.container(path, "folder", |this| this.folder(path, 0));
+            if gatherer.found.files.len() == before
+                && let Some(why) = why_not_looked_into(request.sysroot, path)
+            {
+                gatherer.found.problems.push(format!("{path}: {why}"));
+            }
         }
         sysroot::Kind::File => {
             let file = match request.sysroot.file(path) {
@@ -194,6 +206,28 @@ fn unread(description: &str) -> String {
         ""
     };
     format!("it is {description}{hint}")
+}
+
+/// Why nothing of a folder can be judged, where it is there to be judged: an image in a layout that is not read, or nothing.
+fn why_not_looked_into(sysroot: &Sysroot, path: &str) -> Option<&'static str> {
+    let has = |name: &str| sysroot.exists(&join(path, name));
+    let is_digest = |name: &str| name.len() == 64 && name.bytes().all(|b| b.is_ascii_hexdigit());
+    let names = sysroot.list_all(path);
+    let names = names.value()?;
+    if names.names.is_empty() && names.odd.is_empty() {
+        return Some("an empty folder");
+    }
+    if has("index.json") && has("blobs") {
+        return Some(
+            "a container image in the OCI's layout without its file oci-layout, so that it is not read as one: make the file anew with `{\"imageLayoutVersion\": \"1.0.0\"}` in it, or copy the image again",
+        );
+    }
+    if has("manifest.json") && names.names.iter().any(|name| is_digest(name)) {
+        return Some(
+            "a container image in the layout of `skopeo copy ... dir:`, which is not read: copy it to `oci:` or `docker-archive:`",
+        );
+    }
+    None
 }
 
 struct Gatherer<'a, 'f> {
@@ -554,7 +588,7 @@ impl Gatherer<'_, '_> {
                     } else {
                         self.found
                             .problems
-                            .push(format!("{path}: listed by {name} {version}, but not there"));
+                            .push(format!("{path}: listed by {name} {version}{NOT_THERE}"));
                     }
                 }
             }
@@ -578,6 +612,7 @@ impl Gatherer<'_, '_> {
         let (image, looked) = image::read(
             request.sysroot,
             path,
+            request.arch,
             request.look,
             request.all_of_images,
             request.progress,
@@ -603,6 +638,7 @@ impl Gatherer<'_, '_> {
                 all_of_images: request.all_of_images,
                 progress: request.progress,
                 looked: Some(&looked),
+                arch: request.arch,
             },
             found: &mut inside,
             seen: BTreeSet::new(),
@@ -611,7 +647,7 @@ impl Gatherer<'_, '_> {
             alone: false,
         };
         gatherer.container("/", "image", |this| this.folder("/", 0));
-        let facts = image::facts(&image, &root, &resolver, &inside.files);
+        let facts = image::facts(&image, &root, &resolver, &inside.files, &looked.borrow());
         let has_unread = image.tree.has_unread();
         if has_unread {
             let words =
@@ -630,6 +666,13 @@ impl Gatherer<'_, '_> {
             for needed in &mut file.needed {
                 if needed.is_missing() && image::is_brought_by_host(&needed.soname) {
                     FROM_HOST.clone_into(&mut needed.by);
+                }
+                // A start script may lead the loader there.
+                if file.kind == Kind::Program
+                    && needed.is_missing()
+                    && looked.borrow().libraries.contains(&needed.soname)
+                {
+                    ELSEWHERE.clone_into(&mut needed.by);
                 }
             }
             let of_image = |missing: &Missing| !image::is_brought_by_host(&missing.soname);

@@ -8,6 +8,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::{File, Kind, is_cuda_library, look};
+use crate::facts::{self, CompatNote};
 use crate::image::{self, Image, Passing};
 use crate::probe::resolve::Resolver;
 use crate::probe::{is_known_framework, kept_variables};
@@ -57,6 +58,42 @@ pub struct ImageFacts {
     pub compat: Vec<Compat>,
     /// Files of a driver that came into the image and belong to a host.
     pub driver_files: Vec<DriverFile>,
+    /// The libcuda in the image itself that its `LD_LIBRARY_PATH` leads to, before the one that the host brings.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub own_libcuda: Option<OwnLibcuda>,
+    /// Loaders that programs in it name, and that are not in it. Not told where layers are missing.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub loaders_missing: Vec<String>,
+    /// For which other processors its index has an image, as `uname -m` writes them.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub other_archs: Vec<String>,
+}
+
+/// A libcuda in an image that is found before the host's.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct OwnLibcuda {
+    /// Where it is found: `/usr/local/cuda/lib64/stubs/libcuda.so.1`.
+    pub path: String,
+    /// The file that this leads to.
+    pub real_path: String,
+    /// What it is.
+    pub kind: OwnKind,
+    /// The version of the driver that it is of, by its name.
+    pub version: Option<Version>,
+}
+
+/// What a libcuda in an image is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum OwnKind {
+    /// A stub to link against.
+    Stub,
+    /// One under the name `libcuda.so` alone, which few programs open.
+    StubByShortName,
+    /// Of a package for forward compatibility.
+    Compat,
+    /// Of a driver.
+    Driver,
 }
 
 /// A layer.
@@ -96,12 +133,35 @@ pub struct Package {
 }
 
 /// A copy of libcuda for forward compatibility.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(default)]
 pub struct Compat {
     /// `/usr/local/cuda-12.4/compat/libcuda.so.550.54.15`.
     pub path: String,
     /// The version of the driver that it is of.
     pub version: Option<Version>,
+    /// What its own note says; absent where it has none that can be read.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub note: Option<CompatNote>,
+    /// Who puts it before the host's libcuda.
+    pub taken_by: TakenBy,
+    /// The compiler for PTX lies beside it.
+    pub compiles_ptx: bool,
+}
+
+/// Who puts a compat libcuda of an image before its host's.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum TakenBy {
+    /// The image's `LD_LIBRARY_PATH`, whatever the driver.
+    LibraryPath,
+    /// The container toolkit, which looks into `/usr/local/cuda/compat`, on older drivers.
+    Toolkit,
+    /// The image's own start script, where it works: images of NGC keep it in `compat/lib.real`.
+    StartScript,
+    /// Nobody.
+    #[default]
+    Nobody,
 }
 
 /// A file of a driver.
@@ -120,6 +180,10 @@ pub struct DriverFile {
 pub struct Looked {
     files: BTreeMap<(u64, u64), File>,
     plain: BTreeSet<(u64, u64)>,
+    /// The notes of copies of libcuda.
+    notes: BTreeMap<(u64, u64), CompatNote>,
+    /// The names by which libraries in it are needed, and those of their files.
+    pub(super) libraries: BTreeSet<String>,
 }
 
 /// What is known of a file of an image.
@@ -147,6 +211,7 @@ impl Looked {
 pub(super) fn read(
     sysroot: &Sysroot,
     path: &str,
+    arch: &str,
     how: Look,
     all: bool,
     progress: &dyn Fn(u64, &str),
@@ -171,6 +236,15 @@ pub(super) fn read(
         let one = look(passing.file, passing.path, how);
         ask_ahead(passing.kept, &one);
         let mut looked = looked.borrow_mut();
+        if one.kind == Kind::SharedLibrary {
+            looked.libraries.extend(one.soname.clone());
+            looked.libraries.insert(name.to_owned());
+        }
+        if is_libcuda(&one)
+            && let Some(Ok(note)) = elf::compat_note(passing.file)
+        {
+            looked.notes.insert(passing.identity, note);
+        }
         let is_again = matches!(one.kind, Kind::SharedLibrary | Kind::Program);
         if all || one.is_gpu() || one.is_damaged() {
             looked.files.insert(passing.identity, one);
@@ -179,7 +253,7 @@ pub(super) fn read(
         }
         is_again
     };
-    let image = image::open(sysroot, path, how.deep, &mut show)?;
+    let image = image::open_for(sysroot, path, arch, how.deep, &mut show)?;
     Ok((image, looked.into_inner()))
 }
 
@@ -213,7 +287,7 @@ fn ask_ahead(file: &dyn ReadAt, one: &File) {
 }
 
 /// The variables of an image's configuration.
-pub(super) fn variables(image: &Image) -> BTreeMap<String, String> {
+pub(crate) fn variables(image: &Image) -> BTreeMap<String, String> {
     let config = image.described.config.as_ref();
     let run = config.and_then(|config| config.config.as_ref());
     let env = run.and_then(|run| run.env.as_ref());
@@ -232,8 +306,13 @@ pub(super) fn facts(
     root: &Sysroot,
     resolver: &Resolver<'_>,
     files: &[File],
+    looked: &Looked,
 ) -> ImageFacts {
     let described = &image.described;
+    let library_path = variables(image)
+        .remove("LD_LIBRARY_PATH")
+        .unwrap_or_default();
+    let own_libcuda = own_libcuda(root, &library_path);
     let config = described.config.as_ref();
     let os = ["/etc/os-release", "/usr/lib/os-release"]
         .iter()
@@ -269,9 +348,90 @@ pub(super) fn facts(
         glibc: resolver.glibc(),
         toolkits: toolkits(root),
         packages: packages(image, root),
-        compat: compat(files),
-        driver_files: driver_files(root),
+        compat: compat(files, root, own_libcuda.as_ref(), looked),
+        driver_files: driver_files(root, own_libcuda.as_ref()),
+        own_libcuda,
+        loaders_missing: loaders_missing(image, root, files),
+        other_archs: described.other_archs.clone(),
     }
+}
+
+/// The loaders that programs name and that are not there.
+fn loaders_missing(image: &Image, root: &Sysroot, files: &[File]) -> Vec<String> {
+    if image.is_partial {
+        return Vec::new();
+    }
+    let programs = files.iter().filter(|file| file.kind == Kind::Program);
+    let named: BTreeSet<&str> = programs
+        .filter_map(|file| file.interpreter.as_deref())
+        .collect();
+    let missing = named.into_iter().filter(|path| !root.exists(path));
+    missing.map(str::to_owned).collect()
+}
+
+/// Folders of the loader in which the container's tools put the host's libraries: what is found in one of them is found where
+/// the host's is.
+const HOSTS_FOLDERS: &[&str] = &[
+    "/usr/lib/x86_64-linux-gnu",
+    "/usr/lib/aarch64-linux-gnu",
+    "/usr/lib64",
+    "/usr/lib",
+    "/lib/x86_64-linux-gnu",
+    "/lib/aarch64-linux-gnu",
+    "/lib64",
+    "/lib",
+];
+
+/// The libcuda that the variable leads to. A folder that is not there, or that a link leads out to nowhere, is passed over,
+/// as the loader does.
+fn own_libcuda(root: &Sysroot, library_path: &str) -> Option<OwnLibcuda> {
+    let mut by_short_name = None;
+    for folder in library_path.split([':', ';']) {
+        if !folder.starts_with('/') {
+            continue;
+        }
+        let folder = folder.trim_end_matches('/');
+        let real = root.real_path(folder).value().cloned();
+        if HOSTS_FOLDERS
+            .iter()
+            .any(|hosts| real.as_deref() == Some(*hosts))
+        {
+            break;
+        }
+        let at = |name: &str| {
+            let path = join(folder, name);
+            let stat = root.stat(&path);
+            let stat = stat.value()?;
+            if stat.kind != sysroot::Kind::File || stat.size_bytes == 0 {
+                return None;
+            }
+            let real_path = root.real_path(&path).value().cloned()?;
+            let paths = [path.as_str(), real_path.as_str()];
+            let kind = if paths.iter().any(|path| facts::is_in_stubs(path)) {
+                OwnKind::Stub
+            } else if paths.iter().any(|path| facts::is_in_compat(path)) {
+                OwnKind::Compat
+            } else {
+                OwnKind::Driver
+            };
+            Some(OwnLibcuda {
+                version: is_of_driver(file_name(&real_path)),
+                kind,
+                path,
+                real_path,
+            })
+        };
+        if let Some(found) = at("libcuda.so.1") {
+            return Some(found);
+        }
+        if by_short_name.is_none() {
+            by_short_name = at("libcuda.so").filter(|own| own.kind == OwnKind::Stub);
+        }
+    }
+    by_short_name.map(|own| OwnLibcuda {
+        kind: OwnKind::StubByShortName,
+        ..own
+    })
 }
 
 fn toolkits(root: &Sysroot) -> Vec<Toolkit> {
@@ -320,60 +480,86 @@ fn packages(image: &Image, root: &Sysroot) -> Vec<Package> {
     found.into_iter().collect()
 }
 
-fn compat(files: &[File]) -> Vec<Compat> {
-    let is_libcuda = |file: &&File| {
-        let identity = file.identity.as_ref();
-        identity.is_some_and(|identity| identity.name == "libcuda") && is_compat(&file.path)
-    };
-    files
-        .iter()
-        .filter(is_libcuda)
-        .map(|file| Compat {
-            path: file.path.clone(),
-            version: file.identity.as_ref().and_then(|i| i.version.clone()),
+fn is_libcuda(file: &File) -> bool {
+    let identity = file.identity.as_ref();
+    identity.is_some_and(|identity| identity.name == "libcuda")
+}
+
+fn compat(
+    files: &[File],
+    root: &Sysroot,
+    own: Option<&OwnLibcuda>,
+    looked: &Looked,
+) -> Vec<Compat> {
+    /// Where the container toolkit looks.
+    const BY_TOOLKIT: &str = "/usr/local/cuda/compat";
+    let by_toolkit = root.real_path(BY_TOOLKIT).value().cloned();
+    let all = files.iter().filter(|file| is_libcuda(file));
+    all.filter(|file| facts::is_in_compat(&file.path))
+        .map(|file| {
+            let folder = parent(&file.path);
+            let stat = root.stat(&file.path);
+            let note = stat.value().and_then(|s| looked.notes.get(&s.identity));
+            let beside = root.list(folder, |name| {
+                name.starts_with("libnvidia-ptxjitcompiler.so.")
+            });
+            Compat {
+                version: file.identity.as_ref().and_then(|i| i.version.clone()),
+                note: note.cloned(),
+                taken_by: if own.is_some_and(|own| own.real_path == file.path) {
+                    TakenBy::LibraryPath
+                } else if by_toolkit.as_deref() == Some(folder) {
+                    TakenBy::Toolkit
+                } else if file_name(folder) == "lib.real" {
+                    TakenBy::StartScript
+                } else {
+                    TakenBy::Nobody
+                },
+                compiles_ptx: !beside.items().is_empty(),
+                path: file.path.clone(),
+            }
         })
         .collect()
 }
 
-/// Whether a library lies in a folder of forward compatibility.
-fn is_compat(path: &str) -> bool {
-    let folder = file_name(parent(path));
-    folder == "compat" || folder.starts_with("compat_")
-}
-
-/// Files of a driver in the folders of the loader: the container toolkit puts the host's there.
-fn driver_files(root: &Sysroot) -> Vec<DriverFile> {
-    let mut found = Vec::new();
+/// Files of a driver in the folders of the loader: the container toolkit puts the host's there. Links are followed, such as
+/// those of Debian's alternatives; and what `LD_LIBRARY_PATH` leads to is one of them.
+fn driver_files(root: &Sysroot, own: Option<&OwnLibcuda>) -> Vec<DriverFile> {
+    let mut found: Vec<DriverFile> = Vec::new();
     let mut seen = BTreeSet::new();
-    for dir in [
-        "/usr/lib/x86_64-linux-gnu",
-        "/usr/lib/aarch64-linux-gnu",
-        "/usr/lib64",
-        "/usr/lib",
-        "/lib/x86_64-linux-gnu",
-        "/lib64",
-        "/usr/local/nvidia/lib64",
-        "/usr/local/nvidia/lib",
-    ] {
-        let names = root.list(dir, |name| is_of_driver(name).is_some());
-        for name in names.items() {
-            let path = join(dir, name);
-            let stat = root.lstat(&path);
-            let Some(stat) = stat.value().filter(|s| s.kind == sysroot::Kind::File) else {
-                continue;
-            };
-            let real = root.real_path(&path).value().cloned().unwrap_or_default();
-            if found.len() < MAX_DRIVER_FILES
-                && seen.insert(real.clone())
-                && let Some(version) = is_of_driver(name)
-            {
-                found.push(DriverFile {
-                    path: real,
-                    version,
-                    size_bytes: stat.size_bytes,
-                });
-            }
+    let mut add = |path: &str| {
+        let stat = root.stat(path);
+        let real = root.real_path(path);
+        let (Some(stat), Some(real)) = (stat.value(), real.value()) else {
+            return;
+        };
+        if stat.kind == sysroot::Kind::File
+            && !facts::is_in_compat(real)
+            && !facts::is_in_stubs(real)
+            && found.len() < MAX_DRIVER_FILES
+            && let Some(version) = is_of_driver(file_name(real))
+            && seen.insert(real.clone())
+        {
+            found.push(DriverFile {
+                path: real.clone(),
+                version,
+                size_bytes: stat.size_bytes,
+            });
         }
+    };
+    for dir in HOSTS_FOLDERS
+        .iter()
+        .chain(&["/usr/local/nvidia/lib64", "/usr/local/nvidia/lib"])
+    {
+        let names = root.list(dir, |name| {
+            is_of_driver(name).is_some() || matches!(name, "libcuda.so.1" | "libnvidia-ml.so.1")
+        });
+        for name in names.items() {
+            add(&join(dir, name));
+        }
+    }
+    if let Some(own) = own.filter(|own| own.kind == OwnKind::Driver) {
+        add(&own.path);
     }
     found
 }

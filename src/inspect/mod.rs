@@ -12,10 +12,13 @@ mod target;
 
 use std::collections::{BTreeMap, BTreeSet};
 
-pub use image::{Compat, DriverFile, ImageFacts, Layer, Looked, Package, Toolkit};
+pub(crate) use image::variables as variables_of;
+pub use image::{
+    Compat, DriverFile, ImageFacts, Layer, Looked, OwnKind, OwnLibcuda, Package, TakenBy, Toolkit,
+};
 pub use judge::glibc_not_known;
 pub use judge::{
-    Brought, by_minor_version, judge, merged, of_file, of_image, of_machine, spare_variants, unmet,
+    Brought, by_minor_version, judge, merged, of_file, of_files, of_image, of_machine, unmet,
 };
 pub use look::look;
 use schemars::JsonSchema;

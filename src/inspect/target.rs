@@ -1,10 +1,11 @@
 //! Against what files are judged: a described machine, or this one.
 
 use super::advice::Advice;
+use crate::ask;
 use crate::facts::Reading;
 use crate::matrix::{Capability, Confidence, Matrix};
 use crate::sysroot::{Sysroot, join};
-use crate::target::{Driver, Gpu, Target};
+use crate::target::{self, Driver, Gpu, Target};
 use crate::version::Version;
 
 /// A machine, as far as it decides whether a file runs there.
@@ -36,6 +37,8 @@ pub struct Machine {
     pub provides: Vec<String>,
     /// Programs run in a container there, and the driver is its host's.
     pub container: bool,
+    /// Its driver is that of Windows, whose numbers are others.
+    pub wsl: bool,
     /// It is this machine: what a file needs is looked up here.
     pub here: bool,
     /// What was looked up for it.
@@ -51,6 +54,34 @@ pub struct MachineGpu {
     pub asked: Gpu,
     /// Its compute capability.
     pub capability: Capability,
+}
+
+impl MachineGpu {
+    /// Whether it may use forward compatibility; `None` where that is not known.
+    pub fn compat_eligible(&self, matrix: &Matrix) -> Option<bool> {
+        ask::compat_eligible(matrix, &self.asked, self.capability)
+    }
+}
+
+impl Machine {
+    /// The processor that programs there have to be for: what was said, else what its GPUs are built together with, else
+    /// `x86_64`; and why it is taken.
+    pub fn processor(&self, matrix: &Matrix) -> (&str, &'static str) {
+        // Grace: one module with the processor, as Jetson is.
+        const WITH_ARM: &[&str] = &["GH200", "GB200", "GB300", "GB10"];
+        if let Some(arch) = &self.arch {
+            return (arch, "of the target");
+        }
+        let is_with_arm = |gpu: &MachineGpu| {
+            let mut words = gpu.name.split(|c: char| !c.is_ascii_alphanumeric());
+            words.any(|word| WITH_ARM.contains(&word))
+                || matrix.arch(gpu.capability).is_some_and(|arch| arch.tegra)
+        };
+        if self.gpus.iter().any(is_with_arm) {
+            return ("aarch64", "of its GPU");
+        }
+        ("x86_64", "where a target says nothing else")
+    }
 }
 
 /// Distributions whose C library is musl.
@@ -124,6 +155,10 @@ pub fn machine_of_target(target: &Target, matrix: &Matrix) -> Result<Machine, St
             .into_iter()
             .collect(),
         container: target.container.unwrap_or_default(),
+        wsl: target
+            .os
+            .as_ref()
+            .is_some_and(target::Os::has_windows_driver),
         here: false,
         advice: Advice::default(),
     })

@@ -116,7 +116,111 @@ pub enum Compat {
     },
 }
 
+/// What is known of a compat library at hand.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct CompatLibrary<'a> {
+    /// The driver that it is of: 580.65.06.
+    pub version: Option<&'a Version>,
+    /// The CUDA version in its note.
+    pub cuda: Option<&'a Version>,
+    /// The driver branches in its note, its own included; empty where there is no list.
+    pub branches: &'a [u32],
+}
+
+/// How a compat library does on a driver and its GPUs.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum CompatFit {
+    /// It works.
+    Works {
+        /// Who says so.
+        source: String,
+        /// How far to trust it.
+        confidence: Confidence,
+    },
+    /// It is refused.
+    Refused {
+        /// Why, to follow a colon.
+        why: String,
+        /// It is the GPU, whatever the driver: error 804. Else it is the driver: error 803.
+        by_gpu: bool,
+        /// How far to trust it.
+        confidence: Confidence,
+    },
+    /// Not known.
+    Unknown {
+        /// Why.
+        why: String,
+    },
+}
+
+/// Who says that a compat library works where its note says so.
+const BY_NOTE: &str = "the note in the compat library";
+
 impl Matrix {
+    /// How a compat library does on a driver and GPUs. Of each GPU its name and whether it may use forward compatibility.
+    /// What is certain from the library's own note comes before the tables.
+    pub fn compat_fit(
+        &self,
+        library: CompatLibrary<'_>,
+        driver: &Version,
+        gpus: &[(String, Option<bool>)],
+    ) -> CompatFit {
+        // The driver's own library under another path.
+        if library.version == Some(driver) {
+            return CompatFit::Works {
+                source: "the very version of the driver".to_owned(),
+                confidence: Confidence::Verified,
+            };
+        }
+        if let Some(refused) = refused_for_certain(library, driver, gpus) {
+            return refused;
+        }
+        let unsure: Vec<&str> = gpus
+            .iter()
+            .filter(|(_, may)| may.is_none())
+            .map(|(name, _)| name.as_str())
+            .collect();
+        let by_table = || {
+            let level = library.version.and_then(|v| self.cuda_level_range(v).0);
+            let cuda = library.cuda.cloned();
+            match cuda.or_else(|| level.map(Version::from_cuda_level)) {
+                Some(cuda) => self.forward_compat(&cuda, driver.major()),
+                None => Compat::Unknown {
+                    why: "which CUDA version it is of is in no table".to_owned(),
+                },
+            }
+        };
+        let by_driver = if library.branches.contains(&driver.major()) {
+            CompatFit::Works {
+                source: BY_NOTE.to_owned(),
+                confidence: Confidence::Verified,
+            }
+        } else {
+            match by_table() {
+                Compat::Supported { source, confidence }
+                | Compat::Native { source, confidence } => CompatFit::Works { source, confidence },
+                Compat::NotSupported { source, confidence } => CompatFit::Refused {
+                    why: format!(
+                        "it does not work on drivers of branch {} ({source})",
+                        driver.major()
+                    ),
+                    by_gpu: false,
+                    confidence,
+                },
+                Compat::Unknown { why } => CompatFit::Unknown { why },
+            }
+        };
+        match by_driver {
+            CompatFit::Works { .. } if !unsure.is_empty() => CompatFit::Unknown {
+                why: format!(
+                    "whether {} may use it is in no table: data-center boards may, GeForce may not (error 804)",
+                    unsure.join(" and ")
+                ),
+            },
+            fit => fit,
+        }
+    }
+
     /// Whether the compat package of this CUDA version works on a driver of this branch.
     pub fn forward_compat(&self, cuda: &Version, base_branch: u32) -> Compat {
         let wanted = Version::from_cuda_level(cuda.cuda_level());
@@ -188,6 +292,41 @@ impl Matrix {
             _ => is_data_center(first).then_some(true),
         }
     }
+}
+
+/// Why a compat library cannot work, where that is certain from its own file and the names of the GPUs: it is older than the
+/// driver, its note has another list, a GPU may not use it. One GPU is enough, since all that are visible count.
+pub fn refused_for_certain(
+    library: CompatLibrary<'_>,
+    driver: &Version,
+    gpus: &[(String, Option<bool>)],
+) -> Option<CompatFit> {
+    let (why, by_gpu) = if library.version.is_some_and(|own| own < driver) {
+        (
+            format!("it is older than the driver {driver}, which needs no compat library"),
+            false,
+        )
+    } else if !library.branches.is_empty() && !library.branches.contains(&driver.major()) {
+        let list: Vec<String> = library.branches.iter().map(ToString::to_string).collect();
+        (
+            format!(
+                "its own note allows branches {} and the driver is {driver}",
+                list.join(", ")
+            ),
+            false,
+        )
+    } else {
+        let (name, _) = gpus.iter().find(|(_, may)| *may == Some(false))?;
+        (
+            format!("forward compatibility is for data-center GPUs, and {name} is none"),
+            true,
+        )
+    };
+    Some(CompatFit::Refused {
+        why,
+        by_gpu,
+        confidence: Confidence::Verified,
+    })
 }
 
 /// `A100`, `L40S`, `H20`, `B200`, `GH200`, `GB300`. Not `A1000` (a professional board), `GB10` (DGX Spark), `GB202` (a chip).

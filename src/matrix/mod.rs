@@ -30,7 +30,9 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::{Mutex, OnceLock};
 
-pub use compat::{Compat, CompatBuild, CompatNote, ForwardCompat};
+pub use compat::{
+    Compat, CompatBuild, CompatFit, CompatLibrary, CompatNote, ForwardCompat, refused_for_certain,
+};
 pub use containers::ToolkitFlaw;
 pub use cuda::{
     DriverBranch, EndOfLife, Family, KernelModules, LevelBy, MinimumDriver, PtxIsa, Toolkit,

@@ -40,6 +40,8 @@ pub struct Read {
     pub requires: Vec<String>,
     /// What could not be read of it: whether it runs cannot be told then.
     pub unread: Vec<String>,
+    /// Processors for whose machines it is not: of an index of images another one is for those.
+    pub not_on: Vec<String>,
 }
 
 /// What is asked.
@@ -180,7 +182,14 @@ fn on_target(
     let mut of_build = Vec::new();
     let mut states = Vec::new();
     let mut of_artifacts: Vec<Finding> = Vec::new();
+    let (arch, _) = machine.processor(matrix);
+    let mut count = 0;
     for read in question.artifacts {
+        if read.not_on.iter().any(|other| other == arch) {
+            states.push(Status::Absent);
+            continue;
+        }
+        count += 1;
         let mut not_told = read.unread.clone();
         let found = of_artifact(read, machine, brought, matrix, &mut not_told);
         let mut counting = Vec::new();
@@ -220,7 +229,7 @@ fn on_target(
     if machine.container {
         in_container(&mut findings);
     }
-    let verdict = verdict(&findings, &unknown, &target.name, question.artifacts.len());
+    let verdict = verdict(&findings, &unknown, &target.name, count);
     let told = TargetVerdict {
         name: target.name.clone(),
         described: target.described.clone(),
@@ -278,12 +287,9 @@ fn of_artifact(
         let machine = Some(machine);
         return inspect::of_image(&read.path, image, &files, machine, matrix, unknown);
     }
-    let mut of_files: Vec<Vec<Finding>> = read
-        .files
-        .iter()
-        .map(|file| inspect::of_file(file, Some(machine), matrix, unknown))
-        .collect();
-    inspect::spare_variants(&read.files.iter().collect::<Vec<_>>(), &mut of_files);
+    let files: Vec<&File> = read.files.iter().collect();
+    let is_within = |_: &File| read.kind != "file";
+    let of_files = inspect::of_files(&files, &is_within, Some(machine), matrix, unknown);
     let mut findings: Vec<Finding> = of_files.into_iter().flatten().collect();
     // What a wheel requires brings CUDA's libraries.
     let brings_cuda = |name: &String| name.starts_with("nvidia-") || name == "torch";

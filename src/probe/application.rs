@@ -61,6 +61,7 @@ pub(super) fn app(
         all_of_images: false,
         progress: &|_, _| {},
         looked: None,
+        arch: crate::inspect::ARCH,
     };
     let program = match gather(path, &request, &mut found) {
         Ok(()) => found.files.pop(),

@@ -35,7 +35,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::Duration;
 
 use self::resolve::Resolver;
-use crate::facts::{Calls, Facts, Process, Reading, SCHEMA, Scope};
+use crate::facts::{Calls, ConsumerKind, Facts, Process, Reading, SCHEMA, Scope};
 use crate::redact::{self, Secrets};
 use crate::sysroot::{Sysroot, join};
 
@@ -47,8 +47,8 @@ const DEFAULT_PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/s
 pub struct Request {
     /// The machine.
     pub sysroot: Sysroot,
-    /// The environment of the caller, or of the process that was named; unreadable under `--root`, where the caller's does
-    /// not count.
+    /// The environment of the caller, or of the process that was named; of an image what its configuration sets; unreadable
+    /// under another `--root`, where the caller's does not count.
     pub environment: Reading<BTreeMap<String, String>>,
     /// The caller's working folder, for `./.venv`.
     pub working_folder: Option<String>,
@@ -76,6 +76,15 @@ pub struct Request {
     pub launcher: vendor::Launcher,
     /// Where talk goes while something is waited for.
     pub say: fn(&str),
+    /// The root is that of a container image.
+    pub image: Option<Image>,
+}
+
+/// A container image that is read in place of a machine.
+#[derive(Clone, Debug, Default)]
+pub struct Image {
+    /// What of it is not here or was not read, in words.
+    pub lacks: Option<String>,
 }
 
 /// The variables of an environment that a report may hold.
@@ -195,7 +204,12 @@ pub fn take(request: &Request) -> Facts {
         Calls::NoDriver
     };
     facts.scope = Scope {
-        mode: if sysroot.is_live() { "live" } else { "root" }.to_owned(),
+        mode: match (&request.image, sysroot.is_live()) {
+            (Some(_), _) => Scope::IMAGE,
+            (None, true) => "live",
+            (None, false) => "root",
+        }
+        .to_owned(),
         calls,
         as_root: match &request.user {
             Some(user) => Reading::present(user.uid == 0, "geteuid"),
@@ -281,12 +295,32 @@ pub fn take(request: &Request) -> Facts {
     });
     unread::in_environment(sysroot, &sites, &mut facts);
     facts.problems = problems;
+    if let Some(image) = &request.image {
+        in_image(image, &mut facts);
+    }
 
     if request.redact {
         redacted(request, facts)
     } else {
         facts
     }
+}
+
+/// What is otherwise where an image was read in place of a machine.
+fn in_image(image: &Image, facts: &mut Facts) {
+    if facts.consumer.kind == ConsumerKind::Machine {
+        "this image".clone_into(&mut facts.consumer.what);
+    }
+    // What is not found may lie in what is not here.
+    let Some(why) = &image.lacks else { return };
+    let not_told = || format!("what is not found may be in what was not read: {why}");
+    if facts.runtime.cudart.items().is_empty() {
+        facts.runtime.cudart = Reading::unreadable(not_told());
+    }
+    if facts.driver.libcuda.items().is_empty() {
+        facts.driver.libcuda = Reading::unreadable(not_told());
+    }
+    facts.problems.push(why.clone());
 }
 
 /// Whether a folder is an environment of Python or conda.

@@ -12,7 +12,9 @@ use super::paragraph::{painted, wrapped};
 use super::text::Options;
 use crate::diagnosis::Status;
 use crate::finding::{Finding, Severity};
-use crate::inspect::{self, Archs, Container, File, ImageFacts, Inspection, Kind, Linkage, Use};
+use crate::inspect::{
+    self, Archs, Container, File, ImageFacts, Inspection, Kind, Linkage, TakenBy, Use,
+};
 use crate::version::Version;
 
 /// Columns of the labels of a file's details.
@@ -207,10 +209,16 @@ impl Writer {
         self.detail(
             "layout",
             &format!(
-                "{}, {} layers ({} packed) of {}, {} files",
+                "{}, {}{} of {}, {} files",
                 image.form.replace('-', " "),
-                image.layers.len(),
-                packed.count(),
+                match image.layers.len() {
+                    1 => "1 layer".to_owned(),
+                    count => format!("{count} layers"),
+                },
+                match packed.count() {
+                    0 => String::new(),
+                    count => format!(" ({count} packed)"),
+                },
                 size(bytes),
                 image.files
             ),
@@ -252,7 +260,20 @@ impl Writer {
         for compat in &image.compat {
             let version = compat.version.as_ref();
             let version = version.map_or("version not known".to_owned(), ToString::to_string);
-            self.detail("compat", &format!("libcuda {version}: {}", compat.path));
+            let by = match compat.taken_by {
+                TakenBy::LibraryPath => ", first by LD_LIBRARY_PATH",
+                TakenBy::Toolkit => ", for drivers of older branches",
+                TakenBy::StartScript => ", where the start script takes it",
+                TakenBy::Nobody => ", on no path of the loader",
+            };
+            self.detail("compat", &format!("libcuda {version}: {}{by}", compat.path));
+        }
+        if !image.other_archs.is_empty() {
+            let archs = image.other_archs.join(", ");
+            self.detail(
+                "beside it",
+                &format!("images of the same index for {archs}"),
+            );
         }
         for file in image.driver_files.iter().take(NEEDED_SHOWN) {
             let what = if file.size_bytes == 0 { ", empty" } else { "" };
@@ -474,6 +495,9 @@ impl Writer {
                         "       ",
                         &format!("{}{cost}", fix.summary),
                     );
+                    if let Some(why) = &fix.why_second {
+                        self.wrapped("       ", "       ", &format!("second best: {why}"));
+                    }
                 }
             }
         }

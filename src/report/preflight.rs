@@ -172,7 +172,8 @@ impl Writer {
             for (state, name) in artifact.on.iter().zip(&names) {
                 let (word, style) = match state {
                     Status::Ok if artifact.judged == 0 => ("-", Style::new()),
-                    Status::Ok | Status::Absent => ("ok", Style::new().green()),
+                    Status::Ok => ("ok", Style::new().green()),
+                    Status::Absent => ("-", Style::new()),
                     Status::Warning => ("warning", Style::new().yellow()),
                     Status::Fault => ("FAULT", Style::new().red().bold()),
                     Status::Unknown => ("unknown", Style::new().yellow()),

@@ -21,6 +21,10 @@ pub fn gpu_expected(ctx: &Ctx<'_>) -> Expectation {
     if ctx.expect_gpu {
         return Expectation::Yes("--expect-gpu".to_owned());
     }
+    // An image has no GPU and no bus; its containers have their hosts'.
+    if ctx.facts.scope.is_image() {
+        return Expectation::No;
+    }
     // On Tegra nvidia.ko drives the display, and the GPU is no PCI device.
     if ctx.plain_linux() && ctx.module_loaded() == Some(true) {
         return Expectation::Yes("the nvidia module is loaded".to_owned());

@@ -23,6 +23,7 @@ mod toolchain;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::LazyLock;
 
+pub(crate) use application::why_nothing_is_visible;
 pub use expected::{Expectation, gpu_expected};
 pub(crate) use framework::BUILT_ON_TORCH;
 pub use framework::summary as framework_summary;

@@ -272,7 +272,8 @@ fn every_layout_reads_as_the_tree_itself() {
             "/",
         ]);
         let by_root: Value = serde_json::from_slice(&root.stdout).unwrap();
-        assert_eq!(files(&by_root, ""), wanted, "--root {name}");
+        let prefix = format!("{}!", text(&place));
+        assert_eq!(files(&by_root, &prefix), wanted, "--root {name}");
     }
     // Will it start there?
     let docker = path("docker.tar");

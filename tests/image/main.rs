@@ -12,11 +12,14 @@
     reason = "test code: it lays out folders and starts programs; what is not as described has to stop the test"
 )]
 
+#[path = "../support/elf/mod.rs"]
+mod elf;
 mod hostile;
 mod layouts;
 #[path = "../parts/mod.rs"]
 mod parts;
 mod tar;
+mod verdicts;
 
 use std::path::Path;
 use std::process::{Command, Output};

@@ -183,6 +183,7 @@ fn request(root: &Path, laid: &Laid, taken_at: Option<&str>) -> Request {
         // Nothing is called below a folder, so no child is started.
         launcher: Launcher::new("/nonexistent"),
         say: |_| {},
+        image: None,
     }
 }
 

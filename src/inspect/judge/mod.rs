@@ -2,14 +2,16 @@
 
 mod elsewhere;
 mod image;
+mod libcuda;
+mod variables;
 
 use std::collections::{BTreeMap, BTreeSet};
 
 pub use elsewhere::{Brought, by_minor_version, of_machine, unmet};
 pub use image::of_image;
 
-use super::{Container, File, Inspection, Kind, Linkage, Machine, Module, Use};
-use crate::ask::Way;
+use super::{Container, File, Inspection, Kind, Linkage, Machine, Module, Use, gather};
+use crate::ask::{Way, WayKind};
 use crate::diagnosis::{Status, Verdict};
 use crate::facts::{Layer, Vendor};
 use crate::finding::{Evidence, Finding, Fix, Severity};
@@ -23,16 +25,22 @@ const ZSTD_DRIVER: &str = "550.54.14";
 /// Judges the files; findings, worst first, and the verdict. Without a machine only what is wrong with a file by itself
 /// is found, and there is a verdict only where something is.
 pub fn judge(found: &mut Inspection, machine: Option<&Machine>, matrix: &Matrix) {
-    let mut of_files: Vec<Vec<Finding>> = Vec::new();
     let mut unknown: Vec<String> = Vec::new();
     let (in_images, files): (Vec<&File>, Vec<&File>) = found
         .files
         .iter()
         .partition(|file| image_of(file, &found.containers).is_some());
-    for file in &files {
-        of_files.push(of_file(file, machine, matrix, &mut unknown));
-    }
-    spare_variants(&files, &mut of_files);
+    // What was named by itself is meant.
+    let is_within = |file: &File| {
+        let mut containers = found.containers.iter();
+        containers.any(|container| {
+            let rest = file.path.strip_prefix(&container.path);
+            rest.is_some_and(|rest| {
+                rest.starts_with(['!', '/']) || container.path.ends_with('/') && !rest.is_empty()
+            })
+        })
+    };
+    let of_files = of_files(&files, &is_within, machine, matrix, &mut unknown);
     let mut findings = merged(of_files.into_iter().flatten().collect());
     for container in &found.containers {
         let Some(image) = &container.image else {
@@ -63,6 +71,17 @@ pub fn judge(found: &mut Inspection, machine: Option<&Machine>, matrix: &Matrix)
     findings.sort_by(|a, b| b.severity.cmp(&a.severity).then(a.layer.cmp(&b.layer)));
     if machine.is_none() && findings.is_empty() {
         return;
+    }
+    // What was not read may stand in the way.
+    if machine.is_some() {
+        let is_read = |problem: &&String| problem.ends_with(gather::NOT_THERE);
+        let unread: Vec<&String> = found.problems.iter().filter(|p| !is_read(p)).collect();
+        if let Some((first, rest)) = unread.split_first() {
+            unknown.push(match rest.len() {
+                0 => (*first).clone(),
+                n => format!("{first} (and {n} more that were not read)"),
+            });
+        }
     }
     found.verdict = Some(verdict(found, &findings, &unknown, machine));
     found.findings = Some(findings);
@@ -101,8 +120,62 @@ pub fn of_file(
     findings
 }
 
+/// Judges files that belong together. `is_within`: it lies in a folder, a wheel or an image, and was not named by itself.
+pub fn of_files(
+    files: &[&File],
+    is_within: &dyn Fn(&File) -> bool,
+    machine: Option<&Machine>,
+    matrix: &Matrix,
+    unknown: &mut Vec<String>,
+) -> Vec<Vec<Finding>> {
+    let is_spared = |file: &File| is_loose(file) && is_within(file);
+    let has_others = files
+        .iter()
+        .any(|file| file.has_device_code() && !is_spared(file));
+    let mut of_files: Vec<Vec<Finding>> = files
+        .iter()
+        .map(|file| {
+            let mut open = Vec::new();
+            let mut findings = of_file(file, machine, matrix, &mut open);
+            if has_others && is_spared(file) {
+                spare_loose(&mut findings);
+            } else {
+                unknown.extend(open);
+            }
+            findings
+        })
+        .collect();
+    spare_variants(files, &mut of_files);
+    of_files
+}
+
+/// Whether a file is device code on its own, which a program loads by its name where it wants that one, or a part that a
+/// linker takes: that one of them does not fit a GPU says nothing of the whole.
+fn is_loose(file: &File) -> bool {
+    matches!(
+        file.kind,
+        Kind::Cubin | Kind::Fatbin | Kind::Ptx | Kind::Object | Kind::StaticLibrary
+    )
+}
+
+/// What is found in a file that is loaded by its name is worth a note, beside others that have code too.
+fn spare_loose(findings: &mut [Finding]) {
+    for finding in findings.iter_mut().filter(|f| {
+        matches!(
+            f.id.as_str(),
+            "no-device-code-for-gpu" | "ptx-too-new-for-driver" | "device-code-packed-too-new"
+        )
+    }) {
+        finding.severity = Severity::Note;
+        finding.detail = format!(
+            "{}; it lies there to be loaded by its name, or to be linked, where it is wanted",
+            finding.detail
+        );
+    }
+}
+
 /// A variant that does not run is no error where another one does: some ways work.
-pub fn spare_variants(files: &[&File], of_files: &mut [Vec<Finding>]) {
+fn spare_variants(files: &[&File], of_files: &mut [Vec<Finding>]) {
     spare_special_code(files, of_files);
     let is_sound = |findings: &[Finding]| findings.iter().all(|f| f.severity < Severity::Error);
     let mut sound: BTreeMap<String, &str> = BTreeMap::new();
@@ -216,8 +289,9 @@ fn verdict(
     let machine = machine.map_or("", |machine| machine.name.as_str());
     let (status, summary) = match worst {
         Some(f) if f.severity == Severity::Error => (Status::Fault, f.title.clone()),
+        // What could not be told may be worse than what will bite.
+        _ if !unknown.is_empty() => (Status::Unknown, unknown.join("; ")),
         Some(f) => (Status::Warning, f.title.clone()),
-        None if !unknown.is_empty() => (Status::Unknown, unknown.join("; ")),
         None if found.files.is_empty() => (
             Status::Unknown,
             match found.problems.first() {
@@ -244,6 +318,7 @@ fn verdict(
             )
         }
     };
+    let worst = worst.filter(|_| status != Status::Unknown);
     Verdict {
         status,
         layer: worst.map(|f| f.layer),
@@ -479,7 +554,12 @@ fn ways_out(
 fn with_ways(mut finding: Finding, ways: Vec<Way>) -> Finding {
     // What hangs on a GPU that was not named is no advice yet.
     for way in ways.into_iter().filter(|way| way.open == Some(true)) {
-        let mut fix = Fix::at(way.layer, way.summary).cost(way.cost);
+        // The package is the driver's part, and it is installed in the image.
+        let layer = match way.kind {
+            WayKind::CompatPackage => Layer::Container,
+            _ => way.layer,
+        };
+        let mut fix = Fix::at(layer, way.summary).cost(way.cost);
         if let Some(why) = way.why_second {
             fix = fix.second(why);
         }

@@ -220,7 +220,7 @@ fn the_ways_out_are_those_of_the_matrix() {
     };
     assert!(has(Layer::Driver, "580.65.06 or newer"));
     assert!(has(Layer::Runtime, "CUDA 12.9 or older"));
-    assert!(has(Layer::Driver, "cuda-compat-13-0"));
+    assert!(has(Layer::Container, "cuda-compat-13-0"));
 }
 
 /// What is found in a file for a described machine, notes aside.

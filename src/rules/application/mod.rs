@@ -7,6 +7,8 @@ mod setting;
 mod start;
 mod visible;
 
+pub(crate) use visible::why_nothing_is_visible;
+
 use super::{Need, Rule};
 use crate::facts::Layer;
 use crate::finding::Severity;

@@ -8,7 +8,7 @@ use crate::rules::{Ctx, Outcome};
 /// Why a value of `CUDA_VISIBLE_DEVICES` shows no GPU; `None` where it shows some, or that cannot be told.
 ///
 /// CUDA reads the list from the left and stops at the first entry that it cannot use.
-fn why_nothing_is_visible(value: &str, gpus: usize) -> Option<String> {
+pub(crate) fn why_nothing_is_visible(value: &str, gpus: usize) -> Option<String> {
     let first = value.split(',').next().unwrap_or_default().trim();
     if value.is_empty() {
         return Some("it is empty".to_owned());

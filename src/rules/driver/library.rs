@@ -2,6 +2,7 @@
 
 use crate::facts::{FileKind, Injection, Layer, LibraryCopy, ReachedBy, Reading};
 use crate::finding::{Finding, Fix, Severity};
+use crate::matrix::{CompatFit, CompatLibrary, refused_for_certain};
 use crate::rules::stack::{cuda_code, verified, with_cu_init};
 use crate::rules::{Ctx, Expectation, Outcome, gpu_expected, known, missing};
 use crate::sysroot::parent;
@@ -265,10 +266,14 @@ pub(super) fn libcuda_stub(ctx: &Ctx<'_>) -> Outcome {
     let Some(stub) = chosen.or(short) else {
         return Outcome::Clean;
     };
-    if let Some(reason) = missing("whether this is a container", &ctx.facts.system.container) {
+    // In an image it comes before what any host brings.
+    let is_image = ctx.facts.scope.is_image();
+    if !is_image
+        && let Some(reason) = missing("whether this is a container", &ctx.facts.system.container)
+    {
         return Outcome::unknown(reason);
     }
-    let severity = match (chosen.is_some(), gpu_here(ctx)) {
+    let severity = match (chosen.is_some(), is_image || gpu_here(ctx)) {
         (_, false) => Severity::Note,
         (true, true) => Severity::Error,
         (false, true) => Severity::Warning,
@@ -372,30 +377,24 @@ fn compat<'a>(ctx: &'a Ctx<'_>) -> Option<Compat<'a>> {
         .libcuda()
         .filter(|c| c.is_compat() && c.kind.is_usable())?;
     let loaded = ctx.loaded_version()?;
-    let own = copy.version.value();
     let note = copy.compat.value();
-    let branches = note.map_or(&[][..], |n| n.drivers.as_slice());
-    let misfit = if own.is_some_and(|own| own < loaded) {
-        Some(format!(
-            "it is older than the driver {loaded}, which needs no compat library"
-        ))
-    } else if !branches.is_empty() && !branches.contains(&loaded.major()) {
-        let list: Vec<String> = branches.iter().map(ToString::to_string).collect();
-        Some(format!(
-            "its own note allows branches {} and the driver is {loaded}",
-            list.join(", ")
-        ))
-    } else {
-        let gpus: Vec<_> = ctx.gpus().collect();
-        // Eligibility is a matter of the product: one GPU that is not eligible is enough for error 804.
-        gpus.iter()
-            .find(|d| ctx.matrix.compat_eligible(&ctx.gpu_name(d)) == Some(false))
-            .map(|d| {
-                format!(
-                    "forward compatibility is for data-center GPUs, and {} is none",
-                    ctx.gpu_name(d)
-                )
-            })
+    let library = CompatLibrary {
+        version: copy.version.value(),
+        cuda: note.and_then(|note| note.cuda.as_ref()),
+        branches: note.map_or(&[], |note| note.drivers.as_slice()),
+    };
+    // Eligibility is a matter of the product: one GPU that is not eligible is enough for error 804.
+    let gpus: Vec<(String, Option<bool>)> = ctx
+        .gpus()
+        .map(|device| ctx.gpu_name(device))
+        .map(|name| {
+            let may = ctx.matrix.compat_eligible(&name);
+            (name, may)
+        })
+        .collect();
+    let misfit = match refused_for_certain(library, loaded, &gpus) {
+        Some(CompatFit::Refused { why, .. }) => Some(why),
+        _ => None,
     };
     Some(Compat { copy, misfit })
 }
