@@ -3,10 +3,13 @@
 //! A container takes the driver from its host. What is missing or different inside is never called the driver's fault
 //! here: it is the container's, or it cannot be told.
 
+mod cdi;
+mod engines;
 mod foreign;
 mod host;
 mod image;
 mod requirement;
+mod toolkit;
 mod ways;
 
 use self::ways::{with_capabilities, with_gpus};
@@ -25,7 +28,7 @@ pub(super) static RULES: &[Rule] = &[
         need: Need::Detail,
         follows_from: &[],
         page: include_str!("../pages/cdi-device-twice.md"),
-        check: host::cdi_device_twice,
+        check: cdi::cdi_device_twice,
     },
     Rule {
         id: "cdi-spec-stale",
@@ -34,7 +37,7 @@ pub(super) static RULES: &[Rule] = &[
         need: Need::Detail,
         follows_from: &[],
         page: include_str!("../pages/cdi-spec-stale.md"),
-        check: host::cdi_spec_stale,
+        check: cdi::cdi_spec_stale,
     },
     Rule {
         id: "container-char-links-missing",
@@ -88,7 +91,7 @@ pub(super) static RULES: &[Rule] = &[
         need: Need::Detail,
         follows_from: &[],
         page: include_str!("../pages/container-engine-misconfigured.md"),
-        check: host::container_engine_misconfigured,
+        check: engines::container_engine_misconfigured,
     },
     Rule {
         id: "container-gpu-not-requested",
@@ -146,7 +149,7 @@ pub(super) static RULES: &[Rule] = &[
         need: Need::Detail,
         follows_from: &[],
         page: include_str!("../pages/container-toolkit-vulnerable.md"),
-        check: host::container_toolkit_vulnerable,
+        check: toolkit::container_toolkit_vulnerable,
     },
     Rule {
         id: "container-without-gpu",
@@ -190,6 +193,11 @@ pub(super) static RULES: &[Rule] = &[
         check: host::gpu_operator_stuck,
     },
 ];
+
+/// What a host's container files say is of no use inside a container.
+fn on_host(ctx: &Ctx<'_>) -> bool {
+    !ctx.in_container() && ctx.place_unknown().is_none()
+}
 
 /// The variables that ask for GPUs, as evidence.
 fn with_request(ctx: &Ctx<'_>, mut finding: Finding) -> Finding {
