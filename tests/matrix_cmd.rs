@@ -1030,3 +1030,73 @@ fn ollama_and_triton_server_are_known_by_release() {
         assert!(ran.first_line().starts_with(line), "{}", ran.first_line());
     }
 }
+
+/// A requirement as images have it, with its name, in pieces, beside others; the first line, and how much of a long value is told.
+#[test]
+fn what_an_image_asks_of_its_host() {
+    const A100: [&str; 2] = ["--target", "driver=550.54.14,gpu=A100"];
+    for (words, code, line) in [
+        (
+            &["cuda>=12.4"][..],
+            0,
+            "yes: the host meets the requirement: cuda>=12.4",
+        ),
+        (
+            &["NVIDIA_REQUIRE_CUDA=cuda>=12.8"],
+            1,
+            "no: the host does not meet the requirement: cuda>=12.8",
+        ),
+        (
+            &[
+                "NVIDIA_REQUIRE_CUDA=cuda>=12.8",
+                "brand=nvidia,driver>=550,driver<551",
+                "brand=tesla,driver>=550,driver<551",
+            ],
+            0,
+            "yes: the host meets the requirement: brand=nvidia,driver>=550,driver<551 or brand=tesla",
+        ),
+        (
+            &["NVIDIA_REQUIRE_A=arch>=9.0", "CUDA_VERSION=12.4.1"],
+            1,
+            "no: NVIDIA_REQUIRE_A: the host does not meet the requirement: arch>=9.0",
+        ),
+        (
+            &["cuda>=13.0", "NVIDIA_DISABLE_REQUIRE=true"],
+            0,
+            "yes: nobody checks: NVIDIA_DISABLE_REQUIRE=true switches it off",
+        ),
+        (&["NVIDIA_VISIBLE_DEVICES=all"], 2, ""),
+    ] {
+        let ran = ask(&[&["require"], words, &A100].concat());
+        assert_eq!(ran.code, code, "{words:?}: {}", ran.err);
+        assert!(
+            ran.first_line().starts_with(line),
+            "{words:?}: {}",
+            ran.first_line()
+        );
+    }
+    let mut value = "cuda>=13.1".to_owned();
+    for branch in [535, 550, 570, 575, 580] {
+        for brand in ["unknown", "grid", "tesla", "nvidia", "quadro"] {
+            let below = branch + 1;
+            value.push_str(&format!(" brand={brand},driver>={branch},driver<{below}"));
+        }
+    }
+    let target = ["--target", "driver=560.35.03,gpu=T4"];
+    let short = ask(&[&["require", value.as_str()], &target[..]].concat());
+    let long = ask(&[&["require", "-v", value.as_str()], &target[..]].concat());
+    let terms = |ran: &Ran| ran.out.matches(": not met: ").count();
+    assert_eq!((terms(&short), terms(&long)), (6, 26), "{}", short.out);
+    assert!(
+        short.out.contains("branch 535, 550, 570, 575 or 580"),
+        "{}",
+        short.out
+    );
+    let json = ask(&[
+        &["require", value.as_str(), "--format", "json"],
+        &target[..],
+    ]
+    .concat())
+    .json();
+    assert_eq!(json["why"].as_array().unwrap().len(), 26);
+}

@@ -16,6 +16,8 @@ mod runtime;
 mod torch;
 mod ways;
 
+use std::collections::BTreeMap;
+
 use serde::Serialize;
 
 pub use can::can;
@@ -23,7 +25,7 @@ pub use gpus::{GpuKind, Meant};
 pub(crate) use gpus::{compat_eligible, meant};
 pub use look_up::{Product, cuda, driver, gpu, release, torch};
 pub use requirement::requirement;
-pub(crate) use requirement::{hosts, ways as requirement_ways};
+pub(crate) use requirement::{brand, hosts, ways as requirement_ways};
 
 use crate::facts::Layer;
 use crate::matrix::{Arch, BinaryRule, Confidence, Note};
@@ -83,8 +85,10 @@ pub enum Question {
     },
     /// Whether a host does what an image asks.
     Requirement {
-        /// The value of `NVIDIA_REQUIRE_CUDA`.
+        /// The value of `NVIDIA_REQUIRE_CUDA`, or of the first variable that asks.
         requirement: String,
+        /// All variables that were given.
+        variables: BTreeMap<String, String>,
         /// The driver.
         driver: Option<target::Driver>,
         /// The GPUs.
@@ -259,6 +263,9 @@ pub struct Answer {
     pub ways: Vec<Way>,
     /// What was looked up.
     pub facts: Vec<Fact>,
+    /// How many of the reasons a short answer tells.
+    #[serde(skip)]
+    pub decisive: usize,
 }
 
 impl Answer {
@@ -275,6 +282,21 @@ impl Answer {
             limits: Vec::new(),
             ways: Vec::new(),
             facts: Vec::new(),
+            decisive: usize::MAX,
+        }
+    }
+
+    /// Leaves out the reasons that decide nothing, and says how many there were.
+    pub fn shorten(&mut self) {
+        let more = self.why.len().saturating_sub(self.decisive);
+        if more > 1
+            && let Some(like) = self.why.first().cloned()
+        {
+            self.why.truncate(self.decisive);
+            self.why.push(Cited {
+                text: format!("{more} more terms decide nothing: -v tells them"),
+                ..like
+            });
         }
     }
 

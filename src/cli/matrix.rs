@@ -127,8 +127,13 @@ Exit status: 0 yes, 1 no, or the matrix cannot tell, 2 the call was wrong")]
     /// Whether a host does what an image asks of it in `NVIDIA_REQUIRE_CUDA`
     #[command(after_help = "\
 A blank is OR, a comma AND; cuda, driver, arch and brand are known. Quote it.
+Several variables are given one after the other; CUDA_VERSION, by which older
+images ask, and NVIDIA_DISABLE_REQUIRE are read too. Without --target it is
+this machine's driver and GPUs.
 
 Examples:
+  gpudoctor matrix require 'cuda>=12.8'
+  gpudoctor matrix require 'NVIDIA_REQUIRE_CUDA=cuda>=12.8' CUDA_VERSION=12.8.1
   gpudoctor matrix require 'cuda>=12.8' --target driver=550.54.14
   gpudoctor matrix require 'cuda>=12.8 brand=tesla,driver>=535,driver<536' \\
       --target driver=535.183.01,gpu=T4
@@ -265,11 +270,15 @@ pub struct CanArgs {
 /// `gpudoctor matrix require`.
 #[derive(Args, Clone, Debug)]
 pub struct RequireArgs {
-    /// The value of the variable, as `docker inspect` shows it
-    pub requirement: String,
-    /// The host: driver=535.104.05,gpu=A100+L40S
+    /// The value of the variable, or NAME=VALUE as `docker inspect` shows it
+    #[arg(required = true)]
+    pub requirement: Vec<String>,
+    /// The host: driver=535.104.05,gpu=A100+L40S; without it, this machine
     #[arg(long, value_name = "TARGET")]
-    pub target: Target,
+    pub target: Option<Target>,
+    /// Every term, not only those that decide
+    #[arg(short, long)]
+    pub verbose: bool,
     /// How it is answered.
     #[command(flatten)]
     pub answer: AnswerArgs,

@@ -1,4 +1,5 @@
-//! `gpudoctor matrix`: questions to the compatibility matrix, on any machine. Nothing of the machine is looked at.
+//! `gpudoctor matrix`: questions to the compatibility matrix, on any machine. Nothing of the machine is looked at, but by
+//! `require` where no target is given: its driver and its GPUs, by /sys and /proc.
 
 use super::{overlay, preflight, print, terminal};
 use crate::ask::{self, Answer, Product};
@@ -7,9 +8,12 @@ use crate::cli::{
     ReleaseQuestion,
 };
 use crate::error::Error;
+use crate::inspect;
 use crate::matrix::Matrix;
+use crate::read::nvidia_require::given;
 use crate::report::matrix as report;
-use crate::target::Target;
+use crate::sysroot::Sysroot;
+use crate::target::{Driver, Target};
 
 pub(super) fn run(args: &MatrixArgs) -> Result<u8, Error> {
     if let MatrixQuestion::Plan(args) = &args.question {
@@ -17,17 +21,19 @@ pub(super) fn run(args: &MatrixArgs) -> Result<u8, Error> {
     }
     let how = how(&args.question);
     let matrix = overlay::matrix(how.matrix.as_deref(), true)?;
-    let answer = answer(&args.question, &matrix)?;
+    let mut answer = answer(&args.question, &matrix)?;
+    let brief = matches!(&args.question, MatrixQuestion::Require(args) if !args.verbose);
     let text = match how.format {
         AnswerFormat::Json => {
             report::json(&answer, &matrix).map_err(|e| Error::Output(e.into()))?
         }
-        AnswerFormat::Text => report::text(
-            &answer,
-            &matrix,
-            terminal::width(),
-            terminal::color(how.color),
-        ),
+        AnswerFormat::Text => {
+            if brief {
+                answer.shorten();
+            }
+            let (width, color) = (terminal::width(), terminal::color(how.color));
+            report::text(&answer, &matrix, width, color)
+        }
     };
     print(&text)?;
     Ok(answer.exit_code())
@@ -92,12 +98,27 @@ fn answer(question: &MatrixQuestion, matrix: &Matrix) -> Result<Answer, Error> {
         }
         MatrixQuestion::Can(can) => ask::can(matrix, &target(can)?).map_err(Error::Usage)?,
         MatrixQuestion::Require(args) => {
-            ask::requirement(matrix, &args.requirement, &args.target).map_err(Error::Usage)?
+            let variables = given(&args.requirement).map_err(Error::Usage)?;
+            let (target, here) = match &args.target {
+                Some(target) => (target.clone(), false),
+                None => (this_host(matrix), true),
+            };
+            ask::requirement(matrix, &variables, &target, here).map_err(Error::Usage)?
         }
         MatrixQuestion::Plan(_) => {
             return Err(Error::Usage("a plan is no single answer".to_owned()));
         }
     })
+}
+
+/// This machine, as far as a requirement is about it.
+fn this_host(matrix: &Matrix) -> Target {
+    let machine = inspect::machine_of_host(&Sysroot::live(), matrix).unwrap_or_default();
+    Target {
+        driver: machine.driver.map(Driver::Version),
+        gpus: machine.gpus.into_iter().map(|gpu| gpu.asked).collect(),
+        ..Target::default()
+    }
 }
 
 /// The target with what the single options say; each thing once.

@@ -312,9 +312,26 @@ fn container(ctx: &Ctx<'_>) -> (bool, String) {
             false,
             "a container image: what a host brings to its containers is not in it".to_owned(),
         ),
-        Reading::Absent { .. } => (false, "not in a container".to_owned()),
+        Reading::Absent { .. } => (false, format!("not in a container{}", toolkit(ctx))),
         Reading::Unreadable { reason } => (false, format!("not read: {reason}")),
     }
+}
+
+/// What starts containers with GPUs on a host: the toolkit, and how it works.
+fn toolkit(ctx: &Ctx<'_>) -> String {
+    let Some(toolkit) = ctx.facts.container.toolkit.value() else {
+        return String::new();
+    };
+    let version = toolkit
+        .oldest()
+        .map_or_else(String::new, |part| format!(" {}", part.version));
+    let config = toolkit.config.value();
+    let mode = match config.and_then(|config| config.mode.as_deref()) {
+        Some(mode) => format!(", mode {mode}"),
+        None if config.is_some_and(|config| config.problem.is_some()) => String::new(),
+        None => ", mode auto".to_owned(),
+    };
+    format!("; NVIDIA container toolkit{version}{mode}")
 }
 
 /// The runtimes that the consumer gets, as texts: "CUDA 12.4".

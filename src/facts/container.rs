@@ -35,7 +35,11 @@ pub struct ContainerFacts {
     pub containerd: Reading<EngineConfig>,
     /// CRI-O's configuration with its drop-in files.
     pub crio: Reading<EngineConfig>,
-    /// CDI specifications of GPUs, in the order in which folders are searched: a later folder wins.
+    /// Further engines beside those: a containerd of k3s beside the system's, Docker's snap, a Docker without root.
+    pub others: Reading<Vec<EngineConfig>>,
+    /// Whether systemd runs and cgroups are of version 2: Docker's cgroup driver is then systemd where nobody says otherwise.
+    pub systemd_cgroups: Reading<bool>,
+    /// CDI specifications of NVIDIA's, in the order in which folders are searched: a later folder wins.
     pub cdi_specs: Reading<Vec<CdiSpec>>,
     /// Links of `/dev/char` to NVIDIA's nodes: `195:0`.
     pub char_links: Reading<Vec<String>>,
@@ -204,6 +208,16 @@ pub struct ToolkitConfig {
     pub ldconfig: Option<String>,
     /// `nvidia-container-cli.root`: where the driver is looked for.
     pub root: Option<String>,
+    /// Whether the host's ldconfig that it names (`@`) is there.
+    pub ldconfig_found: Reading<bool>,
+    /// Whether the root that it names is there.
+    pub root_found: Reading<bool>,
+    /// `nvidia-container-runtime.runtimes`, where set.
+    pub runtimes: Vec<String>,
+    /// Whether one of them is there; only where all are named by their folder.
+    pub runtimes_found: Reading<bool>,
+    /// It lies in the caller's own folder (`XDG_CONFIG_HOME`), which daemons of the system do not see.
+    pub of_user: bool,
     /// `nvidia-container-runtime.modes.legacy.cuda-compat-mode`.
     pub cuda_compat_mode: Option<String>,
     /// `features.disable-cuda-compat-lib-hook`.
@@ -216,12 +230,26 @@ pub struct ToolkitConfig {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct EngineConfig {
+    /// The main file, whether or not it could be read.
+    pub main: String,
     /// The files that it was read from, the main one first.
     pub files: Vec<String>,
+    /// It is of a daemon that the caller runs without root.
+    pub of_user: bool,
     /// Runtimes whose name or program speaks of NVIDIA.
     pub runtimes: Vec<RuntimeEntry>,
     /// The runtime of containers that name none.
     pub default_runtime: Option<String>,
+    /// Names of all runtimes that it defines, and Docker's own flags add.
+    pub runtime_names: Vec<String>,
+    /// containerd: runtimes that stand where the form of their file reads none.
+    pub unread_runtimes: Vec<RuntimeEntry>,
+    /// containerd: the CRI plugin is switched off.
+    pub cri_disabled: bool,
+    /// containerd: files named in `imports` that are not there.
+    pub imports_missing: Vec<String>,
+    /// containerd: imported files of a newer form than the main one.
+    pub newer_form: Vec<String>,
     /// Whether it reads CDI specifications itself, where the file says.
     pub cdi: Option<bool>,
     /// Where it looks for them, where the file says.
@@ -230,7 +258,7 @@ pub struct EngineConfig {
     pub cgroup_driver: Option<String>,
     /// containerd: the version of the file's form.
     pub version: Option<u32>,
-    /// Drop-in files that speak of NVIDIA and that nothing imports.
+    /// Drop-in files that define a runtime of NVIDIA's and that nothing imports.
     pub not_imported: Vec<String>,
     /// Files that could not be read, with the reason.
     pub problems: Vec<String>,
@@ -248,6 +276,16 @@ pub struct RuntimeEntry {
     pub file: String,
     /// Whether that program is there; a name without a folder is looked for in the default PATH.
     pub program_found: Reading<bool>,
+}
+
+/// A device node that a CDI specification names and that is not there.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(default)]
+pub struct MissingNode {
+    /// Its path.
+    pub path: String,
+    /// The devices that name it, by themselves or since all do.
+    pub devices: Vec<String>,
 }
 
 /// A CDI specification.
@@ -272,6 +310,10 @@ pub struct CdiSpec {
     pub mounts: u32,
     /// Programs that it runs as hooks and that are not there.
     pub missing_hooks: Vec<String>,
+    /// Devices that name such a file or program, by themselves or since all do.
+    pub broken_devices: Vec<String>,
+    /// Device nodes that engines have to look at and that are not there (at most 16).
+    pub missing_nodes: Vec<MissingNode>,
     /// Why it could not be read.
     pub problem: Option<String>,
 }

@@ -37,3 +37,22 @@ pub struct ToolkitFlaw {
     pub confidence: Confidence,
 }
 row!(ToolkitFlaw, |flaw| flaw.id);
+
+/// A kind of CDI devices that are NVIDIA GPUs.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct CdiKind {
+    /// `nvidia.com/gpu`.
+    pub kind: String,
+    /// Who writes its specification.
+    pub made_by: String,
+    /// How it is written anew; `{path}` stands for its file.
+    pub command: Option<String>,
+    /// The pod that writes it where the GPU operator runs.
+    pub pod: Option<String>,
+    /// Who says so.
+    pub source: String,
+    /// How far to trust it.
+    pub confidence: Confidence,
+}
+row!(CdiKind, |row| row.kind);

@@ -33,7 +33,7 @@ use std::sync::{Mutex, OnceLock};
 pub use compat::{
     Compat, CompatBuild, CompatFit, CompatLibrary, CompatNote, ForwardCompat, refused_for_certain,
 };
-pub use containers::ToolkitFlaw;
+pub use containers::{CdiKind, ToolkitFlaw};
 pub use cuda::{
     DriverBranch, EndOfLife, Family, KernelModules, LevelBy, MinimumDriver, PtxIsa, Toolkit,
 };
@@ -208,6 +208,8 @@ tables! {
     platform_notes: PLATFORMS, "note", Note;
     /// Known holes of NVIDIA's container toolkit, in the order in which they were mended.
     toolkit_flaws: CONTAINERS, "toolkit_flaw", ToolkitFlaw;
+    /// Kinds of CDI devices that are NVIDIA GPUs.
+    cdi_kinds: CONTAINERS, "cdi_kind", CdiKind;
     /// Packages of distributions.
     distro_package_rows: DISTROS, "distro_package", DistroPackage;
     /// C and C++ libraries of distributions.

@@ -9,6 +9,10 @@ use crate::facts::ToolkitConfig;
 pub struct Config {
     /// Runtimes: name and program.
     pub runtimes: Vec<(String, String)>,
+    /// containerd: runtimes under a plugin that this form of the file does not have.
+    pub unread: Vec<(String, String)>,
+    /// containerd: the CRI plugin is among those that are switched off.
+    pub cri_disabled: bool,
     /// The runtime of containers that name none.
     pub default_runtime: Option<String>,
     /// Whether CDI is on.
@@ -29,7 +33,9 @@ pub struct Config {
 /// What is wrong with it, in one line.
 pub fn docker(text: &str) -> Result<Config, String> {
     use serde_json::Value as Json;
-    if text.trim().is_empty() {
+    // Docker decodes by the mark of the byte order; of UTF-16 nothing is left to read here.
+    let text = text.strip_prefix('\u{feff}').unwrap_or(text);
+    if text.trim().is_empty() || text.contains('\0') {
         return Ok(Config::default());
     }
     let all: Json = serde_json::from_str(text).map_err(|e| e.to_string())?;
@@ -48,7 +54,9 @@ pub fn docker(text: &str) -> Result<Config, String> {
             .into_iter()
             .flatten()
             .map(|(name, runtime)| {
-                let program = runtime.get("path").and_then(Json::as_str);
+                let options = runtime.get("options");
+                let named = || options?.get("BinaryName")?.as_str();
+                let program = runtime.get("path").and_then(Json::as_str).or_else(named);
                 (name.clone(), program.unwrap_or_default().to_owned())
             })
             .collect(),
@@ -70,6 +78,13 @@ pub fn docker(text: &str) -> Result<Config, String> {
     })
 }
 
+/// The plugin of the CRI by the forms of the file: 1, 2, 3 and newer.
+const CRI_PLUGINS: &[&str] = &[
+    "cri",
+    "io.containerd.grpc.v1.cri",
+    "io.containerd.cri.v1.runtime",
+];
+
 /// A file of containerd: the main one, or one that it imports. Forms 1 and 2 name the CRI plugin
 /// `io.containerd.grpc.v1.cri` (form 1: `cri`), form 3 `io.containerd.cri.v1.runtime`.
 ///
@@ -85,27 +100,33 @@ pub fn containerd(text: &str) -> Result<Config, String> {
         imports: texts(all.get("imports")),
         ..Config::default()
     };
+    let disabled = texts(all.get("disabled_plugins"));
+    config.cri_disabled = disabled
+        .iter()
+        .any(|name| CRI_PLUGINS.contains(&name.as_str()));
     let plugins = all.get("plugins").and_then(Value::as_table);
-    for name in [
-        "cri",
-        "io.containerd.grpc.v1.cri",
-        "io.containerd.cri.v1.runtime",
-    ] {
-        let Some(cri) = plugins.and_then(|plugins| plugins.get(name)) else {
+    for name in CRI_PLUGINS {
+        // In form 3 the runtimes have a plugin of their own, and nothing moves them there.
+        let unread = config.version >= Some(3) && *name != "io.containerd.cri.v1.runtime";
+        let Some(cri) = plugins.and_then(|plugins| plugins.get(*name)) else {
             continue;
         };
-        config.cdi = config
-            .cdi
-            .or(cri.get("enable_cdi").and_then(Value::as_bool));
-        config.cdi_dirs.extend(texts(cri.get("cdi_spec_dirs")));
+        if !unread {
+            config.cdi = config
+                .cdi
+                .or(cri.get("enable_cdi").and_then(Value::as_bool));
+            config.cdi_dirs.extend(texts(cri.get("cdi_spec_dirs")));
+        }
         let Some(containerd) = cri.get("containerd") else {
             continue;
         };
-        config.default_runtime = containerd
-            .get("default_runtime_name")
-            .and_then(Value::as_str)
-            .map(str::to_owned)
-            .or(config.default_runtime);
+        if !unread {
+            config.default_runtime = containerd
+                .get("default_runtime_name")
+                .and_then(Value::as_str)
+                .map(str::to_owned)
+                .or(config.default_runtime);
+        }
         let runtimes = containerd.get("runtimes").and_then(Value::as_table);
         for (name, runtime) in runtimes.into_iter().flatten() {
             let options = runtime.get("options");
@@ -119,9 +140,12 @@ pub fn containerd(text: &str) -> Result<Config, String> {
             {
                 config.cgroup_driver = Some("systemd".to_owned());
             }
-            config
-                .runtimes
-                .push((name.clone(), program.unwrap_or_default().to_owned()));
+            let list = if unread {
+                &mut config.unread
+            } else {
+                &mut config.runtimes
+            };
+            list.push((name.clone(), program.unwrap_or_default().to_owned()));
         }
     }
     Ok(config)
@@ -176,6 +200,7 @@ pub fn toolkit(text: &str) -> Result<ToolkitConfig, String> {
         no_cgroups: flag(&["nvidia-container-cli", "no-cgroups"]),
         ldconfig: word(&["nvidia-container-cli", "ldconfig"]),
         root: word(&["nvidia-container-cli", "root"]),
+        runtimes: texts(at(&["nvidia-container-runtime", "runtimes"])),
         cuda_compat_mode: word(&[
             "nvidia-container-runtime",
             "modes",
@@ -183,8 +208,23 @@ pub fn toolkit(text: &str) -> Result<ToolkitConfig, String> {
             "cuda-compat-mode",
         ]),
         compat_hook_off: flag(&["features", "disable-cuda-compat-lib-hook"]),
-        problem: None,
+        ..ToolkitConfig::default()
     })
+}
+
+/// Runtimes that flags of the Docker daemon add, in a unit of systemd or a file of its defaults: `--add-runtime=nvidia=...`.
+pub fn runtimes_of_flags(text: &str) -> Vec<String> {
+    let lines = text
+        .lines()
+        .filter(|line| !line.trim_start().starts_with('#'));
+    lines
+        .flat_map(|line| line.split("--add-runtime").skip(1))
+        .filter_map(|rest| {
+            let rest = rest.trim_start_matches(['=', ' ', '"', '\'']);
+            let end = rest.find(['=', ' '])?;
+            rest.get(..end).map(str::to_owned)
+        })
+        .collect()
 }
 
 /// Reads TOML; the error is one line.
@@ -225,6 +265,17 @@ mod tests {
         assert_eq!(config.cgroup_driver.as_deref(), Some("systemd"));
         assert_eq!(docker("").unwrap(), Config::default());
         assert!(docker("{,}").is_err() && docker("[]").is_err());
+        assert_eq!(docker("\u{feff}{}\n").unwrap(), Config::default());
+        let shim = docker(
+            r#"{"runtimes": {"nvidia": {"runtimeType": "io.containerd.runc.v2", "options": {"BinaryName": "/x/nvidia"}}}}"#,
+        );
+        assert_eq!(shim.unwrap().runtimes[0].1, "/x/nvidia");
+        assert_eq!(
+            runtimes_of_flags(
+                "# --add-runtime=no=1\nExecStart=/usr/bin/dockerd --add-runtime=nvidia=/usr/bin/x --add-runtime kata=/k\n"
+            ),
+            ["nvidia", "kata"]
+        );
         assert!(docker(r#"{"runtimes": 7}"#).unwrap().runtimes.is_empty());
     }
 
@@ -248,6 +299,15 @@ mod tests {
             assert_eq!(config.runtimes[0].1, "/usr/bin/nvidia-container-runtime");
             assert_eq!(config.cgroup_driver.as_deref(), Some("systemd"));
         }
+        // The plugin of form 2 in a file of form 3; the CRI switched off.
+        let old = "version = 3\n[plugins.\"io.containerd.grpc.v1.cri\".containerd.runtimes.nvidia.options]\nBinaryName = \"x\"\n";
+        let config = containerd(old).unwrap();
+        assert_eq!((config.runtimes.len(), config.unread.len()), (0, 1));
+        assert!(
+            containerd("disabled_plugins = [\"cri\"]\n")
+                .unwrap()
+                .cri_disabled
+        );
         let e = containerd("a = 1\nb = \n").unwrap_err();
         assert!(e.starts_with("line 2"), "{e}");
     }

@@ -14,6 +14,7 @@ pub mod engines;
 mod etc;
 pub mod fatbin;
 pub mod gist;
+pub mod glob;
 pub mod gobuild;
 pub mod icd;
 mod identity;

@@ -11,6 +11,21 @@ pub(super) fn check(report: &mut Report<'_>) {
     jetson_upgrades(report);
     distro_packages(report);
     toolkit_flaws(report);
+    cdi_kinds(report);
+}
+
+fn cdi_kinds(report: &mut Report<'_>) {
+    for row in report.matrix.cdi_kinds() {
+        let mut at = report.at("cdi_kind", &row.kind);
+        at.need(
+            row.kind.split('/').filter(|part| !part.is_empty()).count() == 2,
+            "no vendor and class",
+        );
+        at.need(
+            row.command.is_some() != row.pod.is_some(),
+            "made anew by neither a command nor a pod, or by both",
+        );
+    }
 }
 
 fn toolkit_flaws(report: &mut Report<'_>) {

@@ -1,6 +1,9 @@
 //! The container layer: whether this runs in a container and which, what NVIDIA's glue left in it, and what a host has to
 //! start containers with.
 
+mod cdi;
+mod engines;
+mod glob;
 mod glue;
 mod host;
 

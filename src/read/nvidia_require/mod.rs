@@ -10,14 +10,22 @@
 //! What is not known of a host stays open: the answer is then given only where every possibility leads to it.
 
 mod csv;
+mod given;
+mod lack;
 mod legacy;
 
 use std::collections::{BTreeMap, BTreeSet};
+
+pub use given::given;
+pub use lack::{Lack, branch, lone_cuda, sure};
 
 /// The longest value that is looked at. Published images stay below 4 KiB; an environment variable may have 128 KiB.
 pub const LENGTH_CAP: usize = 1 << 17;
 /// `nvidia-container-runtime-hook` hands on so many requirements and no more.
 pub const VARIABLES_CAP: usize = 32;
+
+/// How the names of variables that ask begin.
+const PREFIX: &str = "NVIDIA_REQUIRE_";
 
 /// So many brands that a GPU may be of are gone through one by one.
 const BRANDS_CAP: usize = 4;
@@ -332,12 +340,33 @@ pub struct Requirements {
     pub legacy_image: bool,
 }
 
+/// The requirements of an image's environment, as enroot's hook gathers them: all variables go to `nvidia-container-cli`, those
+/// of a Jetson too; any word in `NVIDIA_DISABLE_REQUIRE` switches them off, and `CUDA_VERSION` asks nothing.
+pub fn requirements_in_enroot(env: &BTreeMap<String, String>) -> Requirements {
+    let is_asked =
+        |(name, value): &(&String, &String)| name.starts_with(PREFIX) && !value.is_empty();
+    Requirements {
+        values: env
+            .iter()
+            .filter(is_asked)
+            .map(|(variable, value)| Named {
+                variable: variable.clone(),
+                value: value.clone(),
+            })
+            .collect(),
+        disabled: env
+            .get("NVIDIA_DISABLE_REQUIRE")
+            .is_some_and(|word| !word.is_empty()),
+        ..Requirements::default()
+    }
+}
+
 /// The requirements of an image's environment, as NVIDIA's container toolkit gathers them.
 pub fn requirements(env: &BTreeMap<String, String>) -> Requirements {
     let get = |name: &str| env.get(name).map(String::as_str);
     let mut found = Requirements::default();
     for (variable, value) in env {
-        if variable.starts_with("NVIDIA_REQUIRE_")
+        if variable.starts_with(PREFIX)
             && !variable.starts_with("NVIDIA_REQUIRE_JETPACK")
             && !value.is_empty()
         {
@@ -381,9 +410,22 @@ pub fn brands_of(model: &str) -> HostValue {
         both("quadro", "quadrortx")
     } else if has("tesla") {
         both("tesla", "nvidia")
+    } else if has("rtx") && is_workstation(&name) {
+        // NVIDIA RTX since 2020; drivers from before that say Quadro.
+        let brands = ["nvidia", "nvidiartx", "quadro", "quadrortx"];
+        HostValue::OneOf(brands.map(str::to_owned).to_vec())
     } else {
         HostValue::Unknown
     }
+}
+
+/// `rtx a6000`, `rtx 6000 ada generation`, `rtx pro 6000 blackwell`: none of the gaming line has these words beside `rtx`.
+fn is_workstation(name: &str) -> bool {
+    name.split_whitespace().any(|word| {
+        let number = word.strip_prefix('a').unwrap_or_default();
+        let is_model = number.len() >= 3 && number.bytes().all(|b| b.is_ascii_digit());
+        is_model || matches!(word, "ada" | "pro")
+    })
 }
 
 #[cfg(test)]

@@ -7,6 +7,7 @@ use proptest::prelude::*;
 use super::Answer::{Invalid, Met, Unmet};
 use super::Evaluator::{Csv, Legacy};
 use super::*;
+use crate::version::Version;
 
 fn host(cuda: &str, driver: &str, arch: &str, brand: &str) -> Host {
     Host {
@@ -452,4 +453,65 @@ proptest! {
         }
         let _ = terms(&value);
     }
+}
+
+/// What is lacked: CUDA version, branches, other words for the driver, words for the GPU.
+#[test]
+fn what_a_host_lacks() {
+    let lack = |value: &str| Lack::of(&terms(value), &a100());
+    let image = lack(
+        "cuda>=12.8 brand=tesla,driver>=535,driver<536 brand=nvidia,driver>=570,driver<571 brand=nvidia,driver>=535,driver<536",
+    );
+    assert_eq!(image.cuda, Version::parse("12.8"));
+    assert_eq!(image.branches, [535, 570]);
+    assert!(image.driver.is_empty() && image.gpu.is_empty());
+    assert_eq!(image.both, ["brand=tesla,driver<536"]);
+    for (value, driver, gpu) in [
+        ("arch>=9.0", &[][..], &["arch>=9.0"][..]),
+        ("brand=geforce", &[], &["brand=geforce"]),
+        ("cuda!=12.4", &["cuda!=12.4"], &[]),
+        ("cuda<12.0 driver>=560", &["cuda<12.0", "driver>=560"], &[]),
+        ("cuda>=12.0,cuda<12.3", &["cuda<12.3"], &[]),
+    ] {
+        let lack = lack(value);
+        assert_eq!(lack.cuda, None, "{value}");
+        assert_eq!(lack.driver, driver, "{value}");
+        assert_eq!(lack.gpu, gpu, "{value}");
+    }
+    assert_eq!(lack("cuda>=12.0"), Lack::default());
+}
+
+#[test]
+fn enroot_hands_on_more_and_is_switched_off_by_any_word() {
+    let env: BTreeMap<String, String> = [
+        ("NVIDIA_REQUIRE_JETPACK", "csv-mounts=all"),
+        ("CUDA_VERSION", "latest"),
+    ]
+    .map(|(name, value)| (name.to_owned(), value.to_owned()))
+    .into();
+    let in_enroot = requirements_in_enroot(&env);
+    assert_eq!(in_enroot.values.len(), 1);
+    assert!(in_enroot.broken_cuda_version.is_none() && !in_enroot.disabled);
+    assert!(requirements(&env).broken_cuda_version.is_some());
+    let off = env
+        .into_iter()
+        .chain([("NVIDIA_DISABLE_REQUIRE".to_owned(), "no".to_owned())]);
+    assert!(requirements_in_enroot(&off.collect()).disabled);
+}
+
+#[test]
+fn brands_by_the_words_of_a_name() {
+    let brands = |name: &str| match brands_of(name) {
+        HostValue::OneOf(brands) => brands.join(" "),
+        _ => String::new(),
+    };
+    assert_eq!(brands("NVIDIA GeForce RTX 4090"), "geforce geforcertx");
+    for name in [
+        "NVIDIA RTX A6000",
+        "RTX 6000 Ada Generation",
+        "NVIDIA RTX PRO 6000 Blackwell Workstation Edition",
+    ] {
+        assert!(brands(name).contains("nvidiartx"), "{name}");
+    }
+    assert_eq!(brands("RTX 4090"), "", "a GeForce that is not called one");
 }

@@ -4,12 +4,15 @@
 //! here: it is the container's, or it cannot be told.
 
 mod absent;
+mod cdi;
+mod engines;
 mod eperm;
 mod foreign;
 mod host;
 mod image;
 mod mismatch;
 mod requirement;
+mod toolkit;
 mod ways;
 
 pub(super) use self::mismatch::fixes as mismatch_fixes;
@@ -30,7 +33,7 @@ pub(super) static RULES: &[Rule] = &[
         need: Need::Detail,
         follows_from: &[],
         page: include_str!("../pages/cdi-device-twice.md"),
-        check: host::cdi_device_twice,
+        check: cdi::cdi_device_twice,
     },
     Rule {
         id: "cdi-spec-stale",
@@ -39,7 +42,7 @@ pub(super) static RULES: &[Rule] = &[
         need: Need::Detail,
         follows_from: &[],
         page: include_str!("../pages/cdi-spec-stale.md"),
-        check: host::cdi_spec_stale,
+        check: cdi::cdi_spec_stale,
     },
     Rule {
         id: "container-char-links-missing",
@@ -93,7 +96,7 @@ pub(super) static RULES: &[Rule] = &[
         need: Need::Detail,
         follows_from: &[],
         page: include_str!("../pages/container-engine-misconfigured.md"),
-        check: host::container_engine_misconfigured,
+        check: engines::container_engine_misconfigured,
     },
     Rule {
         id: "container-gpu-not-requested",
@@ -151,7 +154,7 @@ pub(super) static RULES: &[Rule] = &[
         need: Need::Detail,
         follows_from: &[],
         page: include_str!("../pages/container-toolkit-vulnerable.md"),
-        check: host::container_toolkit_vulnerable,
+        check: toolkit::container_toolkit_vulnerable,
     },
     Rule {
         id: "container-without-gpu",
@@ -195,6 +198,11 @@ pub(super) static RULES: &[Rule] = &[
         check: host::gpu_operator_stuck,
     },
 ];
+
+/// What a host's container files say is of no use inside a container.
+fn on_host(ctx: &Ctx<'_>) -> bool {
+    !ctx.in_container() && ctx.place_unknown().is_none()
+}
 
 /// The variables that ask for GPUs, as evidence.
 fn with_request(ctx: &Ctx<'_>, mut finding: Finding) -> Finding {

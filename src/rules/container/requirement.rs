@@ -2,10 +2,11 @@
 //! else does that: a container that the legacy hook would have refused starts, and dies later with another message.
 
 use super::with_request;
+use crate::ask::brand;
 use crate::facts::Layer;
 use crate::finding::{Finding, Fix, Severity};
 use crate::read::nvidia_require::{
-    self, Answer, Condition, Evaluator, Host, HostValue, Named, Operator, Property,
+    self, Answer, Condition, Evaluator, Host, HostValue, Lack, Named, Property, sure,
 };
 use crate::rules::stack::in_words;
 use crate::rules::{Ctx, Outcome, known};
@@ -19,7 +20,12 @@ pub(super) fn container_requirement_not_met(ctx: &Ctx<'_>) -> Outcome {
         return Outcome::Clean;
     }
     let env = known!(ctx.facts.environment, "environment");
-    let asked = nvidia_require::requirements(env);
+    let enroot = ctx.engine() == "enroot";
+    let asked = if enroot {
+        nvidia_require::requirements_in_enroot(env)
+    } else {
+        nvidia_require::requirements(env)
+    };
     // Without the driver's libraries nothing runs here, whatever the image asks.
     if asked.disabled || ctx.real_libcuda().is_none() {
         return Outcome::Clean;
@@ -59,10 +65,50 @@ pub(super) fn container_requirement_not_met(ctx: &Ctx<'_>) -> Outcome {
                     None => finding,
                 });
             }
-            None => {}
+            None => findings.extend(let_in_by_branch(ctx, named, &hosts, evaluator)),
         }
     }
     Outcome::found(findings)
+}
+
+/// The requirement is met by a branch alone: the image supposes its compat package, and without one in use the programs of a
+/// newer major version of CUDA do not start.
+fn let_in_by_branch(
+    ctx: &Ctx<'_>,
+    named: &Named,
+    hosts: &[Host],
+    evaluator: Evaluator,
+) -> Option<Finding> {
+    let met = |host: &&Host| nvidia_require::evaluate(evaluator, &named.value, host) == Answer::Met;
+    if !hosts.iter().all(|host| met(&host)) || ctx.libcuda()?.is_compat() {
+        return None;
+    }
+    let terms = nvidia_require::terms(&named.value);
+    let wanted = Lack::of(&terms, hosts.first()?).cuda?;
+    let has = Version::parse(sure(&hosts.first()?.cuda)?)?;
+    if wanted.major() <= has.major() {
+        return None;
+    }
+    let (driver, source) = ctx.facts.driver.loaded_version()?;
+    let finding = Finding::new(
+        "container-requirement-not-met",
+        Layer::Container,
+        Severity::Note,
+        format!("this image is of CUDA {wanted}, and driver {driver} (CUDA {has}) is let in by its branch alone: no compat libcuda is in use"),
+    )
+    .subject(named.variable.clone())
+    .component(named.variable.clone())
+    .detail("The image lists branches on which its compat package (a newer libcuda) works. Programs of CUDA's newer major version start only with that package first on the loader's path, and on a GPU that may use it.")
+    .evidence(named.variable.clone(), format!("cuda>={wanted}: not met"), "environment")
+    .evidence("host's kernel module", driver.to_string(), source)
+    .source("NVIDIA container toolkit and libnvidia-container sources: requirements and who checks them");
+    Some(with_request(ctx, finding).fix(
+        Fix::at(
+            Layer::Container,
+            format!("take an image of CUDA {has} or older, or one with the compat package of CUDA {wanted}"),
+        )
+        .verify("gpudoctor"),
+    ))
 }
 
 /// This host with each of the GPUs that the container may use.
@@ -104,7 +150,7 @@ fn hosts(ctx: &Ctx<'_>) -> Vec<Host> {
             brand: device
                 .name
                 .as_deref()
-                .map_or(HostValue::Unknown, nvidia_require::brands_of),
+                .map_or(HostValue::Unknown, |name| brand(ctx.matrix, name)),
             ..base.clone()
         })
         .collect();
@@ -118,7 +164,7 @@ fn hosts(ctx: &Ctx<'_>) -> Vec<Host> {
                     .map_or(HostValue::Unknown, |(major, minor)| {
                         HostValue::is(format!("{major}.{minor}"))
                     }),
-                brand: nvidia_require::brands_of(&ctx.gpu_name(gpu)),
+                brand: brand(ctx.matrix, &ctx.gpu_name(gpu)),
                 ..base.clone()
             }
         }));
@@ -176,8 +222,9 @@ fn not_met(ctx: &Ctx<'_>, named: &Named, host: &Host) -> Finding {
     let first = failing
         .first()
         .map_or(named.value.as_str(), |(text, _)| *text);
-    let wanted = wanted_cuda(&terms);
-    let has = one(&host.cuda);
+    let lack = Lack::of(&terms, host);
+    let wanted = lack.cuda.clone();
+    let has = sure(&host.cuda);
     // The same major version runs by minor-version compatibility, whatever the image says.
     let runs = wanted
         .as_ref()
@@ -198,18 +245,27 @@ fn not_met(ctx: &Ctx<'_>, named: &Named, host: &Host) -> Finding {
         .loaded_version()
         .map_or_else(|| "the driver here".to_owned(), |v| format!("driver {v}"));
     let shows = has.map_or_else(String::new, |has| format!(" (CUDA {has})"));
+    let what = if lack.is_of_driver() {
+        format!("{driver}{shows}")
+    } else {
+        "the GPU here".to_owned()
+    };
     let mut finding = Finding::new(
         "container-requirement-not-met",
         Layer::Container,
         severity,
-        format!("{driver}{shows} does not meet what this image asks for: {first}"),
+        format!("{what} does not meet what this image asks for: {first}"),
     )
     .subject(named.variable.clone())
     .component(named.variable.clone())
-    .detail(if runs {
+    .detail(if !lack.is_of_driver() {
+        "What is asked is asked of the GPU, and no driver changes that. NVIDIA's legacy hook would have refused to start this container; in the CDI modes, with Apptainer and with mounts by hand nobody looks at the requirement."
+    } else if runs {
         "The image was made for a newer driver. Within a major version of CUDA its programs run all the same, but for what the newer driver alone can do; a host whose toolkit works in legacy mode refuses to start it."
-    } else {
+    } else if wanted.is_some() {
         "NVIDIA's legacy hook would have refused to start this container. In the CDI modes, with Apptainer and with mounts by hand nobody looks at the requirement, and the program fails later, often with error 35 (driver version is insufficient)."
+    } else {
+        "NVIDIA's legacy hook would have refused to start this container. In the CDI modes, with Apptainer and with mounts by hand nobody looks at the requirement."
     })
     .evidence(named.variable.clone(), first, "environment")
     .source("NVIDIA container toolkit and libnvidia-container sources: requirements and who checks them");
@@ -241,64 +297,73 @@ fn not_met(ctx: &Ctx<'_>, named: &Named, host: &Host) -> Finding {
             ctx.facts.container.glue.source(),
         );
     }
-    fixes(
-        ctx,
-        with_request(ctx, finding),
-        &failing,
-        wanted.as_ref(),
-        has,
-        runs,
-    )
+    fixes(ctx, with_request(ctx, finding), &lack, has, runs)
 }
 
-/// What would satisfy it: another driver, another image; and where it runs anyway, no check.
-fn fixes(
-    ctx: &Ctx<'_>,
-    finding: Finding,
-    failing: &[(&str, Vec<&Condition>)],
-    wanted: Option<&Version>,
-    has: Option<&str>,
-    runs: bool,
-) -> Finding {
+/// What would satisfy it: another driver, another image, another GPU; and where it runs anyway, no check.
+fn fixes(ctx: &Ctx<'_>, finding: Finding, lack: &Lack, has: Option<&str>, runs: bool) -> Finding {
     let mut finding = finding;
     let place = ctx
         .hands_off()
         .map_or_else(String::new, |place| format!(" {place}"));
-    if let Some(wanted) = wanted {
+    let reboot = |fix: Fix| fix.cost("root on the host, reboot").verify("gpudoctor");
+    let branches: Vec<String> = lack.branches.iter().map(u32::to_string).collect();
+    if let Some(wanted) = &lack.cuda {
         let branch = ctx
             .matrix
             .first_branch_of_level(wanted.cuda_level())
             .map_or_else(String::new, |row| {
                 format!(" (branch {} or newer)", row.branch)
             });
-        let others = branches_that_do(failing);
-        let others = if others.is_empty() {
+        let others = if branches.is_empty() {
             String::new()
         } else {
             format!(
                 "; with the compat package in the image one of branch {} does too",
-                in_words(&others)
+                in_words(&branches)
             )
         };
+        finding = finding.fix(reboot(Fix::at(
+            Layer::Driver,
+            format!("take a driver of CUDA {wanted}{branch}{place}{others}"),
+        )));
+    } else if !branches.is_empty() {
+        finding = finding.fix(reboot(Fix::at(
+            Layer::Driver,
+            format!(
+                "take a driver of branch {}{place}",
+                in_words(&branches).replace(" and ", " or ")
+            ),
+        )));
+    } else if !lack.driver.is_empty() {
+        finding = finding.fix(reboot(Fix::at(
+            Layer::Driver,
+            format!(
+                "take a driver for which {} holds{place}",
+                in_words(&lack.driver).replace(" and ", " or ")
+            ),
+        )));
+    } else if !lack.gpu.is_empty() {
         finding = finding.fix(
             Fix::at(
-                Layer::Driver,
-                format!("take a driver of CUDA {wanted}{branch}{place}{others}"),
+                Layer::Hardware,
+                format!(
+                    "run it where there is a GPU for which {} holds",
+                    in_words(&lack.gpu).replace(" and ", " or ")
+                ),
             )
-            .cost("root on the host, reboot")
             .verify("gpudoctor"),
         );
     }
-    if let Some(has) = has {
-        finding = finding.fix(
-            Fix::at(
-                Layer::Container,
-                format!("or take an image of CUDA {has} or older"),
-            )
+    let older = match (&lack.cuda, has) {
+        (Some(_), Some(has)) => format!("or take an image of CUDA {has} or older"),
+        _ => "or take an image that asks for what this host has".to_owned(),
+    };
+    finding = finding.fix(
+        Fix::at(Layer::Container, older)
             .second("leaves the host as it is")
             .verify("gpudoctor"),
-        );
-    }
+    );
     if runs {
         finding = finding.fix(
             Fix::at(Layer::Container, "or set NVIDIA_DISABLE_REQUIRE=1 where a host refuses to start it: programs of this major version of CUDA run on this driver")
@@ -306,45 +371,4 @@ fn fixes(
         );
     }
     finding
-}
-
-/// The one value of a host, where it is sure.
-fn one(value: &HostValue) -> Option<&str> {
-    match value {
-        HostValue::OneOf(values) => match values.as_slice() {
-            [value] => Some(value),
-            _ => None,
-        },
-        HostValue::Unknown | HostValue::NoGpu => None,
-    }
-}
-
-/// The CUDA version that a term asks for and nothing else does.
-fn wanted_cuda(terms: &[(String, Vec<Condition>)]) -> Option<Version> {
-    terms
-        .iter()
-        .find_map(|(_, conditions)| match conditions.as_slice() {
-            [only]
-                if only.property == Property::Cuda && only.operator == Operator::GreaterEqual =>
-            {
-                Version::parse(&only.operand)
-            }
-            _ => None,
-        })
-}
-
-/// Branches of which a driver alone is missing: terms whose other conditions hold.
-fn branches_that_do(failing: &[(&str, Vec<&Condition>)]) -> Vec<String> {
-    let mut branches: Vec<String> = failing
-        .iter()
-        .filter(|(text, conditions)| {
-            text.contains("brand") && conditions.iter().all(|c| c.property == Property::Driver)
-        })
-        .filter_map(|(text, _)| {
-            let from = text.split(',').find_map(|c| c.strip_prefix("driver>="))?;
-            Version::parse(from).map(|version| version.major().to_string())
-        })
-        .collect();
-    branches.dedup();
-    branches
 }
