@@ -1079,7 +1079,8 @@ fn what_an_image_asks_of_its_host() {
     for branch in [535, 550, 570, 575, 580] {
         for brand in ["unknown", "grid", "tesla", "nvidia", "quadro"] {
             let below = branch + 1;
-            value.push_str(&format!(" brand={brand},driver>={branch},driver<{below}"));
+            let term = format!(" brand={brand},driver>={branch},driver<{below}");
+            value.push_str(&term);
         }
     }
     let target = ["--target", "driver=560.35.03,gpu=T4"];

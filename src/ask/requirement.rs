@@ -599,7 +599,8 @@ mod tests {
         for branch in [535, 550, 570, 575, 580] {
             for brand in ["unknown", "grid", "tesla", "nvidia", "quadro", "vws"] {
                 let below = branch + 1;
-                value.push_str(&format!(" brand={brand},driver>={branch},driver<{below}"));
+                let term = format!(" brand={brand},driver>={branch},driver<{below}");
+                value.push_str(&term);
             }
         }
         let mut answer = asked(&value, "driver=560.35.03,gpu=T4");

@@ -278,24 +278,21 @@ fn of_an_index_the_image_for_the_targets_processor_is_judged() {
     let dir = tempfile::tempdir().unwrap();
     let dir = dir.path();
     let app = app();
-    let manifests: Vec<(String, Vec<u8>, Vec<u8>, Vec<u8>)> = ["amd64", "arm64"]
-        .iter()
-        .map(|arch| {
-            let layer = archive(&[
-                Member("etc/os-release", b'0', OS, ""),
-                Member(&format!("opt/{arch}/libapp.so"), b'0', &app, ""),
-            ]);
-            let config = format!(r#"{{"architecture":"{arch}","os":"linux","config":{{}}}}"#);
-            let manifest = format!(
-                r#"{{"schemaVersion":2,"config":{{"digest":"{}","size":{}}},"layers":[{{"mediaType":"application/vnd.oci.image.layer.v1.tar","digest":"{}","size":{}}}]}}"#,
-                digest(config.as_bytes()),
-                config.len(),
-                digest(&layer),
-                layer.len()
-            );
-            ((*arch).to_owned(), layer, config.into_bytes(), manifest.into_bytes())
-        })
-        .collect();
+    let manifests = ["amd64", "arm64"].map(|arch| {
+        let layer = archive(&[
+            Member("etc/os-release", b'0', OS, ""),
+            Member(&format!("opt/{arch}/libapp.so"), b'0', &app, ""),
+        ]);
+        let config = format!(r#"{{"architecture":"{arch}","os":"linux","config":{{}}}}"#);
+        let manifest = format!(
+            r#"{{"schemaVersion":2,"config":{{"digest":"{}","size":{}}},"layers":[{{"mediaType":"application/vnd.oci.image.layer.v1.tar","digest":"{}","size":{}}}]}}"#,
+            digest(config.as_bytes()),
+            config.len(),
+            digest(&layer),
+            layer.len()
+        );
+        (arch, layer, config.into_bytes(), manifest.into_bytes())
+    });
     let told_of: Vec<String> = manifests
         .iter()
         .map(|(arch, _, _, manifest)| {

@@ -1,3 +1,5 @@
+//! Packed streams at any place, by who reads and ahead of them.
+
 #![expect(clippy::cast_possible_truncation, reason = "the numbers are small")]
 
 use std::io::Write as _;

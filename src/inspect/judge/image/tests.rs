@@ -369,7 +369,7 @@ fn code_that_is_loaded_by_its_name_is_worth_a_note() {
     let good = code("/opt/app", Kind::Program, "sm_80");
     assert_eq!(on(&[good.clone(), cubin.clone()]), not(Severity::Note));
     // It is all that there is, or a library's own code.
-    assert_eq!(on(&[cubin.clone()]), not(Severity::Error));
+    assert_eq!(on(std::slice::from_ref(&cubin)), not(Severity::Error));
     let bad = code("/opt/lib/libx.so", Kind::SharedLibrary, "sm_90a");
     assert_eq!(on(&[good, bad]), not(Severity::Error));
     let of_tests = code("/site/numba/tests/data/x.cubin", Kind::Cubin, "sm_80");
@@ -381,7 +381,7 @@ fn variables_of_an_image_that_keep_it_from_the_gpus() {
     let target = "driver=570.86.10,gpu=A100";
     let on = |name: &str, value: &str| {
         let told = found(target, &image(&[(name, value)]), &[program("12.4")]);
-        told.into_iter().map(|(id, severity)| (id, severity)).next()
+        told.into_iter().next()
     };
     let hidden = Some(("cuda-visible-devices-hides-all".to_owned(), Severity::Error));
     for value in ["", "-1", "none"] {
