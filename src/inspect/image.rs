@@ -26,6 +26,11 @@ pub(super) const FROM_HOST: &str = "of the driver, which the host brings";
 const MAX_SITES: usize = 64;
 /// The most packages that are told.
 const MAX_PACKAGES: usize = 500;
+/// The most that is kept of the files of an image, unless all are asked for: a library or a program counts as
+/// [`LIBRARY`], anything else as one. The largest images have some hundred libraries and some thousand cubins.
+const MAX_KEPT: usize = 20_000;
+/// What a library takes beside a cubin, some 11 KB.
+const LIBRARY: usize = 4;
 /// The most files of a driver that are told.
 const MAX_DRIVER_FILES: usize = 100;
 
@@ -218,6 +223,7 @@ pub(super) fn read(
 ) -> Result<(Image, Looked), String> {
     let looked = RefCell::new(Looked::default());
     let mut count = 0;
+    let (mut kept, mut left_out) = (0, 0);
     let mut show = |passing: &Passing<'_>| {
         // A pack of gigabytes without a single binary takes as long.
         progress(count, passing.place);
@@ -246,14 +252,22 @@ pub(super) fn read(
             looked.notes.insert(passing.identity, note);
         }
         let is_again = matches!(one.kind, Kind::SharedLibrary | Kind::Program);
-        if all || one.is_gpu() || one.is_damaged() {
+        let is_told = all || one.is_gpu() || one.is_damaged();
+        if is_told && (all || kept < MAX_KEPT) {
+            kept += if is_again { LIBRARY } else { 1 };
             looked.files.insert(passing.identity, one);
         } else {
+            left_out += usize::from(is_told);
             looked.plain.insert(passing.identity);
         }
         is_again
     };
-    let image = image::open_for(sysroot, path, arch, how.deep, &mut show)?;
+    let mut image = image::open_for(sysroot, path, arch, how.deep, &mut show)?;
+    if left_out > 0 {
+        image.problems.push(format!(
+            "holds more files with device code than are told of one image: {left_out} are not judged"
+        ));
+    }
     Ok((image, looked.into_inner()))
 }
 
