@@ -236,6 +236,9 @@ pub struct EngineConfig {
     pub files: Vec<String>,
     /// It is of a daemon that the caller runs without root.
     pub of_user: bool,
+    /// Whether the engine is there: its program, its unit or its socket. Files stay behind when a package is removed. Not
+    /// looked for where the engine is part of something else (k3s, a snap) or of a user's own.
+    pub engine_found: Reading<bool>,
     /// Runtimes whose name or program speaks of NVIDIA.
     pub runtimes: Vec<RuntimeEntry>,
     /// The runtime of containers that name none.

@@ -27,9 +27,11 @@ const DOCKER_FLAGS: &[&str] = &[
     "/etc/default/docker",
     "/etc/sysconfig/docker",
 ];
+/// The main file of a containerd that is nobody else's part.
+const CONTAINERD_CONFIG: &str = "/etc/containerd/config.toml";
 /// Main files of containerd, by who runs it. Those of k3s, rke2 and `MicroK8s` are made from templates at each start.
 const CONTAINERD_CONFIGS: &[&str] = &[
-    "/etc/containerd/config.toml",
+    CONTAINERD_CONFIG,
     "/var/lib/rancher/k3s/agent/etc/containerd/config.toml",
     "/var/lib/rancher/rke2/agent/etc/containerd/config.toml",
     "/var/snap/microk8s/current/args/containerd.toml",
@@ -47,6 +49,14 @@ const PROGRAM_FOLDERS: &[&str] = &[
     "/bin",
 ];
 
+/// Where systemd's units are.
+const UNIT_FOLDERS: &[&str] = &[
+    "/etc/systemd/system",
+    "/run/systemd/system",
+    "/usr/lib/systemd/system",
+    "/lib/systemd/system",
+];
+
 /// What the engines of a host are told.
 pub(super) struct Configs {
     pub(super) docker: Reading<EngineConfig>,
@@ -60,8 +70,7 @@ pub(super) fn configs(sysroot: &Sysroot, env: &BTreeMap<String, String>) -> Conf
     let containerds = CONTAINERD_CONFIGS
         .iter()
         .map(|main| containerd(sysroot, main));
-    let (containerd, other_containerds) =
-        first_of(containerds.collect(), "/etc/containerd/config.toml");
+    let (containerd, other_containerds) = first_of(containerds.collect(), CONTAINERD_CONFIG);
     let others: Vec<EngineConfig> = other_dockers.into_iter().chain(other_containerds).collect();
     Configs {
         docker,
@@ -190,6 +199,21 @@ fn program_found(sysroot: &Sysroot, program: &str) -> Reading<bool> {
     Reading::present(false, program.to_owned())
 }
 
+/// Whether an engine is there: its program, its unit or its socket.
+fn engine_found(sysroot: &Sysroot, program: &str, unit: &str, socket: &str) -> Reading<bool> {
+    let places = UNIT_FOLDERS.iter().map(|folder| join(folder, unit));
+    let places = places.chain([socket.to_owned()]);
+    for found in [program_found(sysroot, program)]
+        .into_iter()
+        .chain(places.map(|path| program_found(sysroot, &path)))
+    {
+        if found.value() != Some(&false) {
+            return found;
+        }
+    }
+    Reading::present(false, program.to_owned())
+}
+
 /// Docker: (1) the system's, (2) the snap's, (3) that of a daemon which the caller runs without root.
 fn dockers(sysroot: &Sysroot, env: &BTreeMap<String, String>) -> Vec<Reading<EngineConfig>> {
     let folder = env.get("XDG_CONFIG_HOME").cloned();
@@ -211,6 +235,8 @@ fn dockers(sysroot: &Sysroot, env: &BTreeMap<String, String>) -> Vec<Reading<Eng
                     };
                     add(sysroot, &mut config, &source, engines::docker(&value));
                     if path == DOCKER_CONFIG {
+                        config.engine_found =
+                            engine_found(sysroot, "dockerd", "docker.service", "/run/docker.sock");
                         config.runtime_names.extend(added_by_flags(sysroot));
                     }
                     Reading::present(config, source)
@@ -244,6 +270,10 @@ fn containerd(sysroot: &Sysroot, main: &str) -> Reading<EngineConfig> {
     let read = engines::containerd(&text);
     let unread = read.is_err();
     // As containerd does: in the order in which they are named, each file once.
+    if main == CONTAINERD_CONFIG {
+        let socket = "/run/containerd/containerd.sock";
+        config.engine_found = engine_found(sysroot, "containerd", "containerd.service", socket);
+    }
     let mut pending = imports(sysroot, &mut config, main, &read);
     let mut loaded = vec![main.to_owned()];
     add(sysroot, &mut config, main, read);
@@ -329,6 +359,7 @@ fn cleaned(path: &str) -> String {
 fn crio(sysroot: &Sysroot) -> Reading<EngineConfig> {
     let mut config = EngineConfig {
         main: CRIO_CONFIG.to_owned(),
+        engine_found: engine_found(sysroot, "crio", "crio.service", "/run/crio/crio.sock"),
         ..EngineConfig::default()
     };
     if sysroot.stat(CRIO_CONFIG).is_absent() {

@@ -221,9 +221,11 @@ fn look_up(sysroot: &Sysroot, config: &mut ToolkitConfig) {
         .as_deref()
         .and_then(|path| path.strip_prefix('@'));
     if let Some(path) = of_host.filter(|path| path.starts_with('/')) {
-        // The toolkit takes ldconfig.real in its place where that is there.
-        config.ldconfig_found = match there(path) {
-            Reading::Present { value: false, .. } => there(&format!("{path}.real")),
+        // Ubuntu's ldconfig.real and ldconfig stand for each other: the toolkit takes the one that is there
+        // (github.com/NVIDIA/nvidia-container-toolkit, internal/config, NormalizeLDConfigPath).
+        let plain = path.strip_suffix(".real").unwrap_or(path);
+        config.ldconfig_found = match there(plain) {
+            Reading::Present { value: false, .. } => there(&format!("{plain}.real")),
             found => found,
         };
     }

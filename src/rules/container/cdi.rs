@@ -162,7 +162,12 @@ fn stale(
         (None, true, false) => format!("containers that ask for {} {end}", spec.kind),
         _ => format!("containers that ask for {} {end}", in_words(&told)),
     };
-    let severity = if beside.is_some() {
+    // Nobody asks for GPUs where there are none any more.
+    let no_gpu = ctx.gpus().next().is_none()
+        && ctx.module_loaded() == Some(false)
+        && !ctx.in_wsl()
+        && !ctx.on_tegra();
+    let severity = if beside.is_some() || no_gpu {
         Severity::Note
     } else {
         Severity::Warning

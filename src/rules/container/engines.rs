@@ -109,6 +109,10 @@ pub(super) fn container_engine_misconfigured(ctx: &Ctx<'_>) -> Outcome {
         if config.cri_disabled {
             continue;
         }
+        // Nor does what a removed package left behind keep anything from starting.
+        if config.engine_found.value() == Some(&false) {
+            continue;
+        }
         let engine = of_main(main_of(config));
         findings.extend(programs_missing(ctx, engine, config));
         findings.extend(default_undefined(engine, config));
@@ -166,13 +170,21 @@ fn then_restart(engine: &Engine, fix: Fix) -> Fix {
 
 /// Runtimes whose program is gone.
 fn programs_missing(ctx: &Ctx<'_>, engine: &Engine, config: &EngineConfig) -> Option<Finding> {
+    let is_default =
+        |entry: &&&RuntimeEntry| config.default_runtime.as_deref() == Some(entry.name.as_str());
+    // MicroK8s writes this one into each configuration, for whoever installs the toolkit
+    // (github.com/canonical/microk8s, microk8s-resources/default-args/containerd-template.toml).
+    let is_of_template = |entry: &&RuntimeEntry| {
+        engine.name == MICROK8S.name
+            && entry.name == "nvidia-container-runtime"
+            && entry.program == entry.name
+            && !is_default(&entry)
+    };
     let lost: Vec<&RuntimeEntry> = config
         .runtimes
         .iter()
-        .filter(|entry| entry.program_found.value() == Some(&false))
+        .filter(|entry| entry.program_found.value() == Some(&false) && !is_of_template(entry))
         .collect();
-    let is_default =
-        |entry: &&&RuntimeEntry| config.default_runtime.as_deref() == Some(entry.name.as_str());
     let entry = *lost.iter().find(is_default).or(lost.first())?;
     let weight = if is_default(&&entry) {
         ", and it is the default one: no container starts"

@@ -132,7 +132,7 @@ fn in_config(
             "nvidia-container-cli.ldconfig",
             path,
             tried(
-                Fix::at(Layer::Container, "name the ldconfig of this host; @ means the host's, and ldconfig.real is Ubuntu's")
+                Fix::at(Layer::Container, "name the ldconfig of this host; @ means the host's")
                     .line(set("nvidia-container-cli.ldconfig", "@/sbin/ldconfig")),
             ),
         ));
