@@ -16,7 +16,7 @@ use crate::read::tar;
 use crate::read::window::{ReadAt, fill};
 
 /// The most paths of an image, those that a later layer takes away included; the largest images have 300,000.
-pub const MAX_MEMBERS: usize = 400_000;
+pub const MAX_MEMBERS: usize = 350_000;
 /// The most parts of a path.
 const MAX_DEPTH: usize = 256;
 /// Links followed in one path before it counts as a loop, as in the kernel.
