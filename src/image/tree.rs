@@ -25,7 +25,7 @@ const MAX_LINKS: usize = 40;
 const MAX_LINK_BYTES: usize = 16 << 20;
 /// The longest name that file systems of Linux take, in bytes.
 const MAX_NAME: usize = 255;
-/// The most bytes of names, all together; 300,000 paths have 6 MB.
+/// The most bytes of names, all together: some 45 for each path that there may be.
 const MAX_NAME_BYTES: usize = 16 << 20;
 /// The most bytes of files that are kept in memory because they are read again.
 const MAX_KEPT: usize = 32 << 20;

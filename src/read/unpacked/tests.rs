@@ -118,6 +118,28 @@ fn what_is_cut_off_or_damaged_is_said() {
     }
 }
 
+/// What is packed is readable to its end, and is not what was packed.
+#[test]
+fn checksums_are_held_against_what_comes_out() {
+    let bytes = b"what is packed";
+    // RFC 8878: one segment with a checksum, its length, one raw block that is the last.
+    let mut frame = vec![0x28, 0xb5, 0x2f, 0xfd, 0x24, bytes.len() as u8];
+    frame.extend([(bytes.len() as u8) << 3 | 1, 0, 0]);
+    frame.extend(bytes);
+    let checksum = twox_hash::XxHash64::oneshot(0, bytes).to_le_bytes();
+    frame.extend(&checksum[..4]);
+    let packed = gzip(bytes);
+    // Of gzip the length stands behind the checksum.
+    let last_of_checksum = packed.len() - 5;
+    for (mut packed, at) in [(packed, last_of_checksum), (frame.clone(), frame.len() - 1)] {
+        let mut buf = [0; 20];
+        assert_eq!(fill(&open(&packed), 0, &mut buf).unwrap(), bytes.len());
+        packed[at] ^= 1;
+        let error = fill(&open(&packed), 0, &mut buf).unwrap_err().to_string();
+        assert!(error.contains("checksum"), "{error}");
+    }
+}
+
 #[test]
 fn a_stream_that_unpacks_without_end_is_refused() {
     let mut encoder = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::best());
